@@ -1,0 +1,43 @@
+"""What a backend is: it computes forward steps of one model, over rings it may place where it likes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from ringlet.core.batch import Batch
+from ringlet.core.config import ModelConfig
+from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.weights import ModelWeights
+
+
+class Backend(ABC):
+    """Base of every backend. A plugin registers the class; the engine makes one instance a model.
+
+    name: how `--backend` calls it. kv_dtype: what its rings hold when the user does not say.
+    """
+
+    name: ClassVar[str]
+    kv_dtype: ClassVar[str] = "f16"
+
+    def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
+        self.config, self.weights, self.threads = config, weights, threads
+
+    def new_ring(self, layout: RingLayout, kv_dtype: str) -> RingCache:
+        """An empty ring for one sequence; one in host memory unless the backend says otherwise."""
+        return RingCache(self.config, layout, kv_dtype)
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> np.ndarray:
+        """Run the batch's tokens through the model; write their keys and values into the rings' slots.
+
+        Returns float32 (number of true `wants_logits`, d_vocab), in the batch's order. Does not commit the batch.
+        """
+
+    def step(self, batch: Batch) -> np.ndarray:
+        """`forward`, then the rings are told that their tokens have come."""
+        logits = self.forward(batch)
+        batch.commit()
+        return logits

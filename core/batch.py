@@ -1,0 +1,66 @@
+"""What one forward step works on: a packed list of tokens of one or many sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringlet.core.errors import RingletError
+from ringlet.core.ring_cache import RingCache
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prefill, a chunk of it, decode, a speculative check, and many sequences at once are all this one thing.
+
+    The tokens of a sequence stand together, in order, at the positions that follow what its ring holds.
+
+    token_ids: int32 (n,); positions: int64 (n,); sequence: int32 (n,), an index into `rings`;
+    wants_logits: bool (n,). starts: where each sequence begins, and n at the end.
+    """
+
+    rings: tuple[RingCache, ...]
+    token_ids: np.ndarray
+    positions: np.ndarray
+    sequence: np.ndarray
+    wants_logits: np.ndarray
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[RingCache, Sequence[int], str]]) -> Batch:
+        """From (ring, its next token ids, which of their logits are wanted: "none", "last" or "all").
+
+        Reserves the rings' slots. Raises RingFull where a ring has no room, RingletError for an id outside the
+        vocabulary, no tokens, more than a chunk, or a ring named twice.
+        """
+        parts = list(parts)
+        rings = tuple(ring for ring, _, _ in parts)
+        if len({id(ring) for ring in rings}) != len(rings):
+            raise RingletError("a sequence may stand in a batch once")
+        for ring, ids, _ in parts:
+            d_vocab = ring.config.d_vocab
+            wrong = next((i for i in ids if not 0 <= i < d_vocab), None)
+            if wrong is not None:
+                raise RingletError(f"token id {wrong} is outside the vocabulary of {d_vocab}")
+        for ring, ids, _ in parts:
+            ring.reserve(len(ids))
+        lengths = [len(ids) for _, ids, _ in parts]
+        starts = tuple(int(i) for i in np.cumsum([0, *lengths]))
+        wants = np.zeros(starts[-1], bool)
+        for (_, _, wanted), start, stop in zip(parts, starts, starts[1:], strict=False):
+            wants[{"none": slice(0, 0), "last": slice(stop - 1, stop), "all": slice(start, stop)}[wanted]] = True
+        return cls(
+            rings=rings,
+            token_ids=np.array([i for _, ids, _ in parts for i in ids], np.int32),
+            positions=np.concatenate([np.arange(len(ids), dtype=np.int64) + ring.length for ring, ids, _ in parts]),
+            sequence=np.repeat(np.arange(len(parts), dtype=np.int32), lengths),
+            wants_logits=wants,
+            starts=starts,
+        )
+
+    def commit(self) -> None:
+        """Note in the rings that the step has been computed."""
+        for ring, start, stop in zip(self.rings, self.starts, self.starts[1:], strict=False):
+            ring.append(self.token_ids[start:stop].tolist())

@@ -1,0 +1,193 @@
+"""The readable reference: a forward step in float32 NumPy, in the order and symbols of the theory.
+
+Read `forward`, `attention` and `attend`: sentence → tokens → embedding → Q, K, V → S = QKᵀ/√d_k → α = softmax(S)
+→ O_head = αV → O_heads·W_o → feed-forward → W_t → logits (Vaswani et al. 2017, Attention Is All You Need, eq. 1).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from ringlet.core.backend import Backend
+from ringlet.core.batch import Batch
+from ringlet.core.config import LayerConfig, ModelConfig, Rope
+from ringlet.core.hookspecs import hookimpl
+from ringlet.core.ring_cache import LayerLayout, RingCache
+from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+
+
+class NumpyBackend(Backend):
+    """Any recipe, plainly. Weights are unpacked to float32 once, so it takes 4 bytes a weight."""
+
+    name = "numpy"
+    kv_dtype = "f32"
+
+    def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
+        super().__init__(config, weights, threads)
+        self._unpack = cache(lambda matrix_id: self._matrices[matrix_id].dequantize().T)
+        self._matrices = {id(matrix): matrix for matrix in weights.matrices().values()}
+
+    def unpacked(self, matrix: Matrix) -> np.ndarray:
+        """The matrix as the theory writes it: float32 (inputs, outputs), for x·W."""
+        return self._unpack(id(matrix))
+
+    def project(self, x: np.ndarray, W: Matrix, bias: np.ndarray | None) -> np.ndarray:
+        """x·W + b, (n, inputs) to (n, outputs)."""
+        y = x @ self.unpacked(W)
+        return y if bias is None else y + bias
+
+    def forward(self, batch: Batch) -> np.ndarray:
+        config, weights = self.config, self.weights
+        x = weights.embedding.dequantize(batch.token_ids) * np.float32(config.embedding_scale)  # (n, d_model)
+        if weights.positions is not None:
+            x = x + weights.positions.dequantize(batch.positions)
+        for index, layer in enumerate(weights.layers):
+            attended = self.attention(index, layer, self.norm(x, layer.attention_norm, layer.attention_norm_bias), batch)
+            if config.residual == "parallel":
+                x = x + attended + self.feed_forward(layer, self.feed_forward_input(x, layer))
+            else:
+                x = x + self.post_norm(attended, layer.attention_post_norm)
+                fed = self.feed_forward(layer, self.feed_forward_input(x, layer))
+                x = x + self.post_norm(fed, layer.feed_forward_post_norm)
+        x = self.norm(x[batch.wants_logits], weights.final_norm, weights.final_norm_bias)
+        logits = self.project(x, weights.W_t, weights.b_t)  # O_vocab, (wanted, d_vocab)
+        return soft_cap(logits, config.logit_soft_cap).astype(np.float32, copy=False)
+
+    def attention(self, index: int, layer: LayerWeights, x: np.ndarray, batch: Batch) -> np.ndarray:
+        """O_attention of each token, (n, d_model), from its normed residual x (n, d_model)."""
+        config, n = self.config, len(x)
+        Q = self.project(x, layer.W_q, layer.b_q).reshape(n, config.n_heads, config.d_k)
+        K = self.project(x, layer.W_k, layer.b_k).reshape(n, config.n_kv_heads, config.d_k)
+        V = self.project(x, layer.W_v, layer.b_v).reshape(n, config.n_kv_heads, config.d_v)
+        if config.qk_norm:
+            Q, K = rms_norm(Q, layer.q_norm, config.norm_epsilon), rms_norm(K, layer.k_norm, config.norm_epsilon)
+        rope = config.layers[index].rope
+        K = rotate(K, batch.positions, rope)
+        O_heads = np.empty((n, config.n_heads, config.d_v), np.float32)
+        for ring, start, stop in zip(batch.rings, batch.starts, batch.starts[1:], strict=False):
+            layout, at = ring.layout.layers[index], batch.positions[start:stop]
+            slots = layout.slot(at)
+            ring.keys[index][:, slots] = K[start:stop].swapaxes(0, 1)
+            ring.values[index][:, slots] = V[start:stop].swapaxes(0, 1)
+            O_heads[start:stop] = self.attend(index, layout, ring, Q[start:stop], at)
+        return self.project(O_heads.reshape(n, -1), layer.W_o, layer.b_o)
+
+    def attend(self, index: int, layout: LayerLayout, ring: RingCache, Q: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """O_head = softmax(QKᵀ/√d_k)·V over the ring, for unrotated queries Q (n, n_heads, d_k) at positions `at`.
+
+        Ring keys meet the query rotated at its position p; sink keys meet it rotated at min(p, capacity - 1), which
+        is StreamingLLM (Xiao et al. 2023, section 3.2): positions inside the cache.
+        """
+        config, group = self.config, self.config.heads_per_kv_head
+        rope = config.layers[index].rope
+        held = np.arange(layout.first_visible(int(at[0])), int(at[-1]) + 1)
+        sinks = np.arange(min(layout.sinks, int(at[-1]) + 1))
+        slots = np.concatenate([layout.slot(sinks), layout.slot(held)]).astype(np.int64)
+        K = ring.keys[index][:, slots].astype(np.float32)  # (n_kv_heads, keys, d_k)
+        V = ring.values[index][:, slots].astype(np.float32)
+        Q_ring = by_group(rotate(Q, at, rope), group)  # (n_kv_heads, group, n, d_k)
+        Q_sinks = by_group(rotate(Q, np.minimum(at, layout.capacity - 1), rope), group)
+        K = K[:, None]
+        S = np.concatenate(
+            [Q_sinks @ K[..., : len(sinks), :].swapaxes(-1, -2), Q_ring @ K[..., len(sinks) :, :].swapaxes(-1, -2)], axis=-1
+        )  # (n_kv_heads, group, n, keys)
+        S = soft_cap(S * np.float32(config.score_scale), config.score_soft_cap)
+        first = np.array([layout.first_visible(int(p)) for p in at])[:, None]
+        visible = np.concatenate([sinks <= at[:, None], (first <= held) & (held <= at[:, None])], axis=-1)
+        alpha = softmax(np.where(visible, S, np.float32(-np.inf)))
+        O_head = alpha @ V[:, None]  # (n_kv_heads, group, n, d_v)
+        return O_head.reshape(config.n_heads, len(at), config.d_v).swapaxes(0, 1)
+
+    def feed_forward_input(self, x: np.ndarray, layer: LayerWeights) -> np.ndarray:
+        return self.norm(x, layer.feed_forward_norm, layer.feed_forward_norm_bias)
+
+    def feed_forward(self, layer: LayerWeights, x: np.ndarray) -> np.ndarray:
+        """(activation(x·W_gate) * (x·W_up))·W_down, or activation(x·W_up)·W_down (Shazeer 2020, GLU Variants, eq. 5)."""
+        up = self.project(x, layer.W_up, layer.b_up)
+        if self.config.gated:
+            hidden = activation(self.project(x, layer.W_gate, layer.b_gate), self.config.activation) * up
+        else:
+            hidden = activation(up, self.config.activation)
+        return self.project(hidden, layer.W_down, layer.b_down)
+
+    def norm(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+        if self.config.norm == "rms":
+            return rms_norm(x, weight, self.config.norm_epsilon)
+        return layer_norm(x, weight, bias, self.config.norm_epsilon)
+
+    def post_norm(self, x: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        return x if weight is None else self.norm(x, weight, None)
+
+
+def softmax(S: np.ndarray) -> np.ndarray:
+    """α of scores S over the last axis: αᵢ = e^{sᵢ}/Σⱼe^{sⱼ}; −∞ gets weight 0."""
+    e = np.exp(S - S.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def soft_cap(x: np.ndarray, cap: float | None) -> np.ndarray:
+    """cap·tanh(x/cap) (Gemma 2 report, section 2)."""
+    return x if cap is None else np.float32(cap) * np.tanh(x / np.float32(cap))
+
+
+def rms_norm(x: np.ndarray, weight: np.ndarray, epsilon: float) -> np.ndarray:
+    """x/√(mean(x²) + ε)·weight over the last axis (Zhang and Sennrich 2019, eq. 4)."""
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon)) * weight
+
+
+def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, epsilon: float) -> np.ndarray:
+    """(x - mean)/√(variance + ε)·weight + bias over the last axis (Ba et al. 2016, eq. 4)."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    y = centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + np.float32(epsilon)) * weight
+    return y if bias is None else y + bias
+
+
+def activation(x: np.ndarray, kind: str) -> np.ndarray:
+    """silu: x·σ(x); gelu: x·Φ(x) (Hendrycks and Gimpel 2016), also by its tanh formula; relu: max(x, 0)."""
+    if kind == "silu":
+        return x / (1 + np.exp(-np.clip(x, -80, None)))
+    if kind == "gelu_tanh":
+        return np.float32(0.5) * x * (1 + np.tanh(np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x**3)))
+    if kind == "gelu":
+        return x * np.float32(0.5) * (1 + erf(x * np.float32(np.sqrt(0.5))))
+    return np.maximum(x, 0)
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function, by Abramowitz and Stegun 7.1.26 (error below 1.5e-7), in float64."""
+    z = np.abs(x.astype(np.float64))
+    t = 1 / (1 + 0.3275911 * z)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return (np.sign(x) * (1 - series * np.exp(-z * z))).astype(np.float32)
+
+
+def rotate(x: np.ndarray, positions: np.ndarray, rope: Rope | None) -> np.ndarray:
+    """x (n, heads, d_k) with its pairs rotated by position·frequency (RoFormer, eq. 34); angles in float64."""
+    if rope is None:
+        return x
+    angles = positions[:, None].astype(np.float64) * np.array(rope.frequencies)  # (n, width/2)
+    cos = (np.cos(angles) * rope.magnitude).astype(np.float32)[:, None, :]
+    sin = (np.sin(angles) * rope.magnitude).astype(np.float32)[:, None, :]
+    half = rope.width // 2
+    if rope.pairing == "halves":
+        first, second = slice(0, half), slice(half, rope.width)
+    else:
+        first, second = slice(0, rope.width, 2), slice(1, rope.width, 2)
+    a, b = x[..., first], x[..., second]
+    y = x.copy()
+    y[..., first] = a * cos - b * sin
+    y[..., second] = a * sin + b * cos
+    return y
+
+
+def by_group(Q: np.ndarray, group: int) -> np.ndarray:
+    """(n, n_heads, d_k) to (n_kv_heads, group, n, d_k): the heads that share a K/V head stand together."""
+    n, n_heads, d_k = Q.shape
+    return Q.reshape(n, n_heads // group, group, d_k).transpose(1, 2, 0, 3)
+
+
+@hookimpl
+def register_backends(register) -> None:
+    register(NumpyBackend)
