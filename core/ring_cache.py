@@ -25,7 +25,7 @@ KV_DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector load
 
 
-class RingFull(RingletError):
+class RingFull(RingletError):  # noqa: N818 - a state of the ring, not a fault
     """The ring cannot take more tokens and does not slide."""
 
 
@@ -38,10 +38,11 @@ class LayerLayout:
     slots: int  # keys held; capacity ≤ slots
 
     def slot(self, position: np.ndarray) -> np.ndarray:
-        """Slots of the positions; the inverse of no function once the ring has wrapped."""
-        position = np.asarray(position)
-        wrapped = self.sinks + (position - self.sinks) % (self.slots - self.sinks) if self.slots > self.sinks else position
-        return np.where(position < self.sinks, position, wrapped)
+        """Slots of the positions, int64 of the same shape."""
+        position = np.asarray(position, np.int64)
+        return np.where(
+            position < self.sinks, position, self.sinks + (position - self.sinks) % (self.slots - self.sinks)
+        )
 
     def first_visible(self, position: int) -> int:
         """The first position, sinks apart, whose key the query at `position` sees; it sees all from there to itself."""
@@ -66,7 +67,9 @@ class RingLayout:
     chunk: int
 
     @classmethod
-    def of(cls, config: ModelConfig, context: int, sinks: int = 0, overflow: str = "stop", chunk: int = 256) -> RingLayout:
+    def of(
+        cls, config: ModelConfig, context: int, sinks: int = 0, overflow: str = "stop", chunk: int = 256
+    ) -> RingLayout:
         """Raises RingletError for a context, sinks or overflow that cannot be."""
         if overflow not in ("stop", "slide"):
             raise RingletError(f'overflow is {overflow!r}: "stop" or "slide" is needed')
@@ -79,7 +82,9 @@ class RingLayout:
                 f"context is {context}: {config.architecture} learned {config.context_length} positions, use that or less"
             )
         if config.learned_positions and overflow == "slide":
-            raise RingletError(f'overflow is "slide": {config.architecture} has learned positions, so only "stop" works')
+            raise RingletError(
+                f'overflow is "slide": {config.architecture} has learned positions, so only "stop" works'
+            )
         layers = []
         for layer in config.layers:
             local = layer.window is not None and layer.window <= context
@@ -110,11 +115,16 @@ class RingCache:
         try:
             self._memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
         except MemoryError:
-            raise RingletError(f"the ring needs {nbytes / 2**30:.1f} GiB and there is less: choose a smaller context") from None
+            raise RingletError(
+                f"the ring needs {nbytes / 2**30:.1f} GiB and there is less: choose a smaller context"
+            ) from None
         start = -self._memory.ctypes.data % ALIGNMENT
         memory = self._memory[start : start + nbytes]
         self.keys, self.values = (
-            [memory[at : at + _size(shape, KV_DTYPES[dtype])].view(KV_DTYPES[dtype]).reshape(shape) for at, shape in side]
+            [
+                memory[at : at + _size(shape, KV_DTYPES[dtype])].view(KV_DTYPES[dtype]).reshape(shape)
+                for at, shape in side
+            ]
             for side in zip(*places, strict=True)
         )
         self.token_ids = array("i")
@@ -159,13 +169,12 @@ class RingCache:
         if not 0 <= length <= self.length:
             raise RingletError(f"cannot rewind to {length}: the ring holds {self.length} tokens")
         exact = all(
-            layer.first_visible(length) >= held or held <= layer.sinks
+            layer.first_visible(length) >= min(held, length)
             for layer, held in zip(self.layout.layers, self._first_held, strict=True)
         )
         kept = length if exact else 0
         del self.token_ids[kept:]
-        if kept == 0:
-            self._first_held = [0] * len(self._first_held)
+        self._first_held = [min(held, kept) for held in self._first_held]
         return kept
 
     def fork(self) -> RingCache:

@@ -1,4 +1,4 @@
-"""Named weights of a loaded model: matrices as they lie on disk (memory-mapped, still quantised), vectors in float32."""
+"""Named weights of a loaded model: matrices as they lie on disk (memory-mapped, quantised), vectors in float32."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Matrix:
         if self.data.dtype != np.uint8 or self.data.ndim != 2:
             raise TypeError("a Matrix holds uint8 data of two dimensions")
         if self.data.shape[1] * block.n_weights != self.n_columns * block.n_bytes:
-            raise ValueError(f"rows of {self.data.shape[1]} bytes do not hold {self.n_columns} columns of {self.format}")
+            raise ValueError(
+                f"rows of {self.data.shape[1]} bytes do not hold {self.n_columns} columns of {self.format}"
+            )
 
 
 @dataclass(frozen=True)

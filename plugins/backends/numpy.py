@@ -12,7 +12,7 @@ import numpy as np
 
 from ringlet.core.backend import Backend
 from ringlet.core.batch import Batch
-from ringlet.core.config import LayerConfig, ModelConfig, Rope
+from ringlet.core.config import ModelConfig, Rope
 from ringlet.core.hookspecs import hookimpl
 from ringlet.core.ring_cache import LayerLayout, RingCache
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
@@ -44,7 +44,9 @@ class NumpyBackend(Backend):
         if weights.positions is not None:
             x = x + weights.positions.dequantize(batch.positions)
         for index, layer in enumerate(weights.layers):
-            attended = self.attention(index, layer, self.norm(x, layer.attention_norm, layer.attention_norm_bias), batch)
+            attended = self.attention(
+                index, layer, self.norm(x, layer.attention_norm, layer.attention_norm_bias), batch
+            )
             if config.residual == "parallel":
                 x = x + attended + self.feed_forward(layer, self.feed_forward_input(x, layer))
             else:
@@ -84,14 +86,15 @@ class NumpyBackend(Backend):
         rope = config.layers[index].rope
         held = np.arange(layout.first_visible(int(at[0])), int(at[-1]) + 1)
         sinks = np.arange(min(layout.sinks, int(at[-1]) + 1))
-        slots = np.concatenate([layout.slot(sinks), layout.slot(held)]).astype(np.int64)
+        slots = np.concatenate([layout.slot(sinks), layout.slot(held)])
         K = ring.keys[index][:, slots].astype(np.float32)  # (n_kv_heads, keys, d_k)
         V = ring.values[index][:, slots].astype(np.float32)
         Q_ring = by_group(rotate(Q, at, rope), group)  # (n_kv_heads, group, n, d_k)
         Q_sinks = by_group(rotate(Q, np.minimum(at, layout.capacity - 1), rope), group)
         K = K[:, None]
         S = np.concatenate(
-            [Q_sinks @ K[..., : len(sinks), :].swapaxes(-1, -2), Q_ring @ K[..., len(sinks) :, :].swapaxes(-1, -2)], axis=-1
+            [Q_sinks @ K[..., : len(sinks), :].swapaxes(-1, -2), Q_ring @ K[..., len(sinks) :, :].swapaxes(-1, -2)],
+            axis=-1,
         )  # (n_kv_heads, group, n, keys)
         S = soft_cap(S * np.float32(config.score_scale), config.score_soft_cap)
         first = np.array([layout.first_visible(int(p)) for p in at])[:, None]
@@ -104,7 +107,7 @@ class NumpyBackend(Backend):
         return self.norm(x, layer.feed_forward_norm, layer.feed_forward_norm_bias)
 
     def feed_forward(self, layer: LayerWeights, x: np.ndarray) -> np.ndarray:
-        """(activation(x·W_gate) * (x·W_up))·W_down, or activation(x·W_up)·W_down (Shazeer 2020, GLU Variants, eq. 5)."""
+        """(activation(x·W_gate) * (x·W_up))·W_down or activation(x·W_up)·W_down (Shazeer 2020, GLU Variants, eq. 5)."""
         up = self.project(x, layer.W_up, layer.b_up)
         if self.config.gated:
             hidden = activation(self.project(x, layer.W_gate, layer.b_gate), self.config.activation) * up

@@ -1,0 +1,194 @@
+"""The ring against plainly kept keys and values: random schedules of append, wrap, slide, rewind and fork."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dense_reference import dense_logits, random_model, visible_positions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringlet.core.batch import Batch
+from ringlet.core.errors import RingletError
+from ringlet.core.ring_cache import RingCache, RingFull, RingLayout
+from ringlet.plugins.backends.cpu import CpuBackend
+from ringlet.plugins.backends.numpy import NumpyBackend
+
+BACKENDS = {"numpy": NumpyBackend, "cpu": CpuBackend}
+SHAPES = {
+    "full": {},
+    "d_v larger than d_k": {"d_k": 4, "d_v": 12},
+    "d_v smaller than d_k": {"d_k": 8, "d_v": 3},
+    "one key head": {"n_kv_heads": 1},
+    "every head its own keys": {"n_kv_heads": 4},
+    "local and global layers": {"windows": (3, None, 5)},
+    "a window of one": {"windows": (1, None)},
+}
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backends(request):
+    """One backend a shape, made once: (config, weights, backend) by name."""
+    made = {}
+    for name, shape in SHAPES.items():
+        config, weights = random_model(5, **shape)
+        made[name] = (config, weights, BACKENDS[request.param](config, weights, threads=2))
+    return made
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_random_schedules_equal_plain_attention(backends, data):
+    config, weights, backend = backends[data.draw(st.sampled_from(sorted(SHAPES)))]
+    overflow = data.draw(st.sampled_from(["stop", "slide"]))
+    context = data.draw(st.sampled_from([1, 2, 5, 8, 40] if overflow == "slide" else [40, 64]))
+    sinks = data.draw(st.integers(0, min(context - 1, 3)))
+    chunk = data.draw(st.sampled_from([1, 3, 7]))
+    layout = RingLayout.of(config, context, sinks, overflow, chunk)
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    sequences = [(RingCache(config, layout, "f32"), [])]
+    for _ in range(data.draw(st.integers(1, 7))):
+        which = data.draw(st.integers(0, len(sequences) - 1))
+        ring, ids = sequences[which]
+        action = data.draw(st.sampled_from(["step", "step", "step", "rewind", "fork"]))
+        if action == "fork" and len(sequences) < 3:
+            sequences.append((ring.fork(), list(ids)))
+        elif action == "rewind":
+            wanted = data.draw(st.integers(0, ring.length))
+            kept = ring.rewind(wanted)
+            assert kept in (0, wanted)
+            del ids[kept:]
+        else:
+            _step_all(config, weights, backend, sequences, which, rng, chunk, context, sinks)
+
+
+def _step_all(config, weights, backend, sequences, which, rng, chunk, context, sinks):
+    """The chosen sequence takes a chunk, the others a token, in one batch; all logits are compared."""
+    parts = []
+    for index, (ring, ids) in enumerate(sequences):
+        n = int(rng.integers(1, chunk + 1)) if index == which else 1
+        if ring.room < n:
+            with pytest.raises(RingFull):
+                ring.reserve(ring.room + 1)
+            continue
+        new = rng.integers(0, config.d_vocab, n).tolist()
+        ids.extend(new)
+        parts.append((ring, new, ids))
+    if not parts:
+        return
+    logits = backend.step(Batch.of([(ring, new, "all") for ring, new, _ in parts]))
+    at = 0
+    for ring, new, ids in parts:
+        assert ring.length == len(ids)
+        want = dense_logits(config, weights, ids, context=context, sinks=sinks)[-len(new) :]
+        np.testing.assert_allclose(logits[at : at + len(new)], want, rtol=0, atol=2e-5 * np.abs(want).max())
+        at += len(new)
+
+
+@pytest.mark.parametrize("chunks", [[30], [1] * 30, [7, 7, 7, 7, 2], [13, 1, 1, 13, 2]])
+@pytest.mark.parametrize(("context", "sinks"), [(8, 0), (8, 2), (3, 2)])
+def test_who_filled_the_ring_makes_no_difference(backends, chunks, context, sinks):
+    config, weights, backend = backends["local and global layers"]
+    ids = np.random.default_rng(1).integers(0, config.d_vocab, 30).tolist()
+    ring = RingCache(config, RingLayout.of(config, context, sinks, "slide", 30), "f32")
+    got, at = [], 0
+    for n in chunks:
+        got.append(backend.step(Batch.of([(ring, ids[at : at + n], "all")])))
+        at += n
+    want = dense_logits(config, weights, ids, context=context, sinks=sinks)
+    np.testing.assert_allclose(np.concatenate(got), want, rtol=0, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+@pytest.mark.parametrize("sinks", [0, 1, 3])
+def test_slots_of_what_a_chunk_may_see_are_all_different(overflow, sinks):
+    config, _ = random_model(0, windows=(4, None, 50))
+    for context in (4, 9, 20):
+        layout = RingLayout.of(config, context, sinks, overflow, chunk=6)
+        for layer, recipe in zip(layout.layers, config.layers, strict=True):
+            for first in range(context - 6 if overflow == "stop" else 70):
+                chunk = range(first, first + 6)
+                seen = sorted(
+                    {j for p in chunk for j in visible_positions(p, recipe.window, context, sinks)} | set(chunk)
+                )
+                slots = layer.slot(np.array(seen))
+                assert len(set(slots.tolist())) == len(seen)
+                assert 0 <= slots.min() <= slots.max() < layer.slots
+
+
+@given(st.integers(1, 12), st.integers(0, 40), st.integers(0, 40))
+@settings(max_examples=100, deadline=None)
+def test_rewind_keeps_exactly_when_every_visible_key_is_held(context, written, wanted):
+    """A plain set of what the slots hold says whether the cut is exact."""
+    config, _ = random_model(0, windows=(3, None))
+    layout = RingLayout.of(config, context, 0, "slide", chunk=1)
+    ring = RingCache(config, layout, "f32")
+    held = [{} for _ in layout.layers]
+    for position in range(written):
+        ring.reserve(1)
+        ring.append([0])
+        for layer, slots in zip(layout.layers, held, strict=True):
+            slots[int(layer.slot(position))] = position
+    wanted = min(wanted, written)
+    exact = all(
+        set(visible_positions(wanted, recipe.window, context, 0)) - {wanted} <= set(slots.values())
+        for recipe, slots in zip(config.layers, held, strict=True)
+    )
+    assert ring.rewind(wanted) == (wanted if exact else 0)
+
+
+def test_a_ring_is_sized_by_the_smaller_of_window_and_context():
+    config, _ = random_model(0, windows=(512, 4, None))
+    layout = RingLayout.of(config, 16, overflow="stop", chunk=4)
+    assert [(layer.capacity, layer.slots) for layer in layout.layers] == [(16, 16), (4, 7), (16, 16)]
+    sliding = RingLayout.of(config, 16, 2, "slide", chunk=4)
+    assert [(layer.capacity, layer.sinks, layer.slots) for layer in sliding.layers] == [
+        (16, 2, 19),
+        (4, 0, 7),
+        (16, 2, 19),
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_one_allocation_of_the_size_that_was_told(dtype):
+    config, _ = random_model(0, windows=(4, None), d_k=6, d_v=10)
+    layout = RingLayout.of(config, 10, chunk=3)
+    ring = RingCache(config, layout, dtype)
+    arrays = [*ring.keys, *ring.values]
+    assert all(array.ctypes.data % 64 == 0 for array in arrays)
+    assert len({id(array.base) for array in arrays}) == 1
+    assert sum(array.nbytes for array in arrays) <= layout.nbytes(config, dtype) <= ring.nbytes
+    assert [array.shape for array in ring.keys] == [(2, 6, 6), (2, 10, 6)]
+    assert [array.shape for array in ring.values] == [(2, 6, 10), (2, 10, 10)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({"context": 0}, "context is 0"),
+        ({"context": 8, "sinks": 8}, "sinks is 8"),
+        ({"context": 8, "sinks": -1}, "sinks is -1"),
+        ({"context": 8, "overflow": "wrap"}, "overflow is 'wrap'"),
+    ],
+)
+def test_impossible_wishes_are_named(wish, says):
+    config, _ = random_model(0)
+    with pytest.raises(RingletError, match=says):
+        RingLayout.of(config, **wish)
+
+
+def test_a_batch_refuses_what_a_kernel_could_not_survive():
+    config, _ = random_model(0)
+    layout = RingLayout.of(config, 8, chunk=4)
+    ring = RingCache(config, layout, "f32")
+    for ids, says in [
+        ([40], "outside the vocabulary of 40"),
+        ([-1], "token id -1"),
+        ([], "0 tokens"),
+        ([0] * 5, "5 tokens"),
+    ]:
+        with pytest.raises(RingletError, match=says):
+            Batch.of([(ring, ids, "last")])
+    with pytest.raises(RingletError, match="once"):
+        Batch.of([(ring, [1], "last"), (ring, [2], "last")])
+    assert ring.length == 0
