@@ -79,7 +79,7 @@ class RingLayout:
             raise RingletError(f"sinks is {sinks}: from 0 to context - 1 ({context - 1}) are possible")
         if config.learned_positions and context > config.context_length:
             raise RingletError(
-                f"context is {context}: {config.architecture} learned {config.context_length} positions, use that or less"
+                f"context is {context}: {config.architecture} learned {config.context_length} positions, not more"
             )
         if config.learned_positions and overflow == "slide":
             raise RingletError(

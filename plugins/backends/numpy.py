@@ -6,6 +6,7 @@ Read `forward`, `attention` and `attend`: sentence → tokens → embedding → 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
@@ -124,6 +125,9 @@ class NumpyBackend(Backend):
         return x if weight is None else self.norm(x, weight, None)
 
 
+erf = np.vectorize(math.erf, otypes=[np.float32])
+
+
 def softmax(S: np.ndarray) -> np.ndarray:
     """α of scores S over the last axis: αᵢ = e^{sᵢ}/Σⱼe^{sⱼ}; −∞ gets weight 0."""
     e = np.exp(S - S.max(axis=-1, keepdims=True))
@@ -156,14 +160,6 @@ def activation(x: np.ndarray, kind: str) -> np.ndarray:
     if kind == "gelu":
         return x * np.float32(0.5) * (1 + erf(x * np.float32(np.sqrt(0.5))))
     return np.maximum(x, 0)
-
-
-def erf(x: np.ndarray) -> np.ndarray:
-    """The error function, by Abramowitz and Stegun 7.1.26 (error below 1.5e-7), in float64."""
-    z = np.abs(x.astype(np.float64))
-    t = 1 / (1 + 0.3275911 * z)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    return (np.sign(x) * (1 - series * np.exp(-z * z))).astype(np.float32)
 
 
 def rotate(x: np.ndarray, positions: np.ndarray, rope: Rope | None) -> np.ndarray:
