@@ -1,0 +1,116 @@
+"""Safetensors files as memory-mapped tensors: one file, or shards listed by an index.
+
+Source: the safetensors format (huggingface/safetensors, README "Format"): a little-endian uint64 N, N bytes of JSON
+that maps each name to its dtype, shape and place, and the data. The `safetensors` library has no way to hand bfloat16
+to NumPy, so the header is read here, with that library's checks.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import TypeGuard
+
+from ringlet.core.errors import FormatError
+from ringlet.core.formats.file_bytes import file_bytes
+from ringlet.core.formats.tensor import StoredTensor
+from ringlet.core.quantization import BLOCK_FORMATS
+
+FILE_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+WEIGHT_BYTES = {"F32": 4, "F16": 2, "BF16": 2}  # the dtypes that can be weights
+LONGEST_HEADER = 100_000_000  # bytes, the library's own limit
+
+
+def open_safetensors(directory_or_file: str | Path, mmap: bool = True) -> dict[str, StoredTensor]:
+    """Every tensor by name, of a file, or of a directory's model.safetensors or the shards that its index lists.
+
+    A tensor of another dtype than F32, F16 and BF16 is refused when it is used. mmap=False reads the files into memory.
+    Raises FormatError, which names the file and what is wrong with it.
+    """
+    path = Path(directory_or_file)
+    if not path.is_dir():
+        return _open_file(path, mmap)
+    if (path / FILE_NAME).exists():
+        return _open_file(path / FILE_NAME, mmap)
+    if (path / INDEX_NAME).exists():
+        return _open_shards(path / INDEX_NAME, mmap)
+    raise FormatError(f"{path}: neither {FILE_NAME} nor {INDEX_NAME} is in the directory")
+
+
+def _open_shards(index: Path, mmap: bool) -> dict[str, StoredTensor]:
+    content = _parse_json(index, file_bytes(index, map_file=False).tobytes(), "the file")
+    weight_map = content.get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
+        raise FormatError(f"{index}: 'weight_map' must map tensor names to file names")
+    shards: dict[str, dict[str, StoredTensor]] = {}
+    for name in sorted(set(weight_map.values())):
+        if name in ("", ".", "..") or any(mark in name for mark in "/\\:\0"):
+            raise FormatError(f"{index}: {name!r} is not the name of a file beside it")
+        if not (index.parent / name).exists():
+            raise FormatError(f"{index}: the shard {name} is missing; download it to {index.parent}")
+        shards[name] = _open_file(index.parent / name, mmap)
+    for tensor, name in weight_map.items():
+        if tensor not in shards[name]:
+            raise FormatError(f"{index}: tensor {tensor!r} should be in {name}, but is not")
+    return {tensor: shards[name][tensor] for tensor, name in weight_map.items()}
+
+
+def _open_file(path: Path, mmap: bool) -> dict[str, StoredTensor]:
+    contents = file_bytes(path, mmap)
+    if len(contents) < 8:
+        raise FormatError(f"{path}: not a safetensors file: it has only {len(contents)} bytes")
+    length = int.from_bytes(contents[:8].tobytes(), "little")
+    if length > min(LONGEST_HEADER, len(contents) - 8):
+        raise FormatError(f"{path}: a header of {length} bytes does not fit: not a safetensors file, or cut short")
+    header = _parse_json(path, contents[8 : 8 + length].tobytes(), "the header")
+    header.pop("__metadata__", None)
+    data = contents[8 + length :]
+    tensors, places = {}, [(0, 0)]
+    for name, entry in header.items():
+        format, shape, start, stop = _read_entry(path, name, entry)
+        places.append((start, stop))
+        tensors[name] = StoredTensor(name, shape, format, data[start:stop], path)
+    places.sort()
+    if any(before[1] != after[0] for before, after in pairwise(places)) or places[-1][1] > len(data):
+        raise FormatError(f"{path}: the tensors overlap, leave gaps or reach past the end: damaged or cut short")
+    return tensors
+
+
+def _read_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], int, int]:
+    """dtype, shape, first byte and end of a tensor; FormatError unless they agree."""
+    fields = entry if isinstance(entry, dict) else {}
+    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    if not isinstance(dtype, str) or not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
+        raise FormatError(f"{path}: the entry of tensor {name!r} is damaged")
+    start, stop = offsets
+    n_bytes = prod(shape) * WEIGHT_BYTES[dtype] if dtype in WEIGHT_BYTES else stop - start
+    if start > stop or stop - start != n_bytes:
+        raise FormatError(f"{path}: tensor {name!r} of {dtype} {shape} cannot have {stop - start} bytes")
+    if dtype in BLOCK_FORMATS and dtype not in WEIGHT_BYTES:
+        raise FormatError(f"{path}: tensor {name!r} has the dtype {dtype}, which is none of safetensors")
+    return dtype, tuple(shape), start, stop
+
+
+def _whole_numbers(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
+
+
+def _parse_json(path: Path, text: bytes, what: str) -> dict:
+    """A JSON object, without names that appear twice."""
+    try:
+        content = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: {what} is not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise FormatError(f"{path}: {what} is not a JSON object")
+    return content
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name appears twice")
+    return content
