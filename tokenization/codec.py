@@ -1,0 +1,73 @@
+"""What a vocabulary can do, whichever kind of file it comes from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from ringlet.tokenization.streaming import ByteStreamDecoder, StreamDecoder
+
+
+class Codec(ABC):
+    """Text to ids and ids to text. `ringlet.tokenization.tokenizer.Tokenizer` is its face to the user.
+
+    n_tokens: every token's id is below it. special_ids: control tokens, which text is never made of.
+    """
+
+    n_tokens: int
+    special_ids: frozenset[int]
+
+    @abstractmethod
+    def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        """Ids of the text, which is valid Unicode."""
+
+    @abstractmethod
+    def token_id(self, text: str) -> int | None:
+        """The id of a token by its text in the vocabulary."""
+
+    @abstractmethod
+    def token_text(self, token_id: int) -> str | None:
+        """A token's text in the vocabulary, None where the id has no token."""
+
+    def piece(self, token_id: int) -> str:
+        """A token as people read it; "" for an id without one."""
+        return self.token_text(token_id) or ""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int], skipped: frozenset[int]) -> str:
+        """The text of the ids, those in `skipped` left out."""
+
+    @abstractmethod
+    def stream_decoder(self, skipped: frozenset[int]) -> StreamDecoder:
+        """A decoder for one completion."""
+
+
+class ByteCodec(Codec):
+    """A codec whose tokens are bytes of UTF-8, whatever stands before them.
+
+    strips_space: `decode` drops one space at the very start, put there by `encode`. invalid: see `ByteStreamDecoder`.
+    """
+
+    strips_space = False
+    invalid = "replace"
+
+    @abstractmethod
+    def token_bytes(self, token_id: int) -> bytes:
+        """A token's share of the text; b"" for an id without a token."""
+
+    def decode(self, ids: Sequence[int], skipped: frozenset[int]) -> str:
+        stream = self.stream_decoder(skipped)
+        text = "".join([stream.push(token_id) for token_id in ids]) + stream.flush()
+        return text[1:] if self.strips_space and text.startswith(" ") else text
+
+    def stream_decoder(self, skipped: frozenset[int]) -> StreamDecoder:
+        return ByteStreamDecoder(self.token_bytes, skipped, self.invalid)
+
+    def piece(self, token_id: int) -> str:
+        if token_id in self.special_ids:
+            return self.token_text(token_id) or ""
+        data = self.token_bytes(token_id)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return f"<{data.hex(' ').upper()}>"

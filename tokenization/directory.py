@@ -1,0 +1,84 @@
+"""A HuggingFace directory: tokenizer.json, and what the configurations beside it say about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ringlet.core.errors import FormatError
+from ringlet.tokenization.codec import Codec
+from ringlet.tokenization.huggingface import open_tokenizer_json
+
+
+def open_directory(directory: Path) -> tuple[Codec, int | None, set[int], dict[str, str]]:
+    """The codec, bos_id, eos_ids and chat templates. Raises FormatError for a missing or broken file."""
+    if not directory.is_dir():
+        raise FormatError(f"{directory}: no such directory")
+    codec = open_tokenizer_json(directory / "tokenizer.json")
+    config = _read_json(directory / "config.json")
+    generation = _read_json(directory / "generation_config.json")
+    names = {**_read_json(directory / "special_tokens_map.json"), **_read_json(directory / "tokenizer_config.json")}
+    numbered = {
+        "generation_config.json": generation,
+        "config.json": config,
+        "config.json text_config": config.get("text_config"),
+    }
+
+    eos_ids, bos_ids = set(), []
+    for where, values in numbered.items():
+        if isinstance(values, dict):
+            eos_ids.update(_ids(values, "eos_token_id", f"{directory}: {where}"))
+            bos_ids.extend(_ids(values, "bos_token_id", f"{directory}: {where}"))
+    eos_ids.update(_named(codec, names, "eos_token"))
+    bos_ids = [*_named(codec, names, "bos_token"), *bos_ids]
+    bos_id = next((i for i in bos_ids if codec.token_text(i) is not None), None)
+    return codec, bos_id, eos_ids, _chat_templates(directory, names)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: not readable as JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise FormatError(f"{path}: a JSON object is needed")
+    return value
+
+
+def _ids(values: dict[str, Any], key: str, where: str) -> list[int]:
+    """One id, a list of ids or null."""
+    found = values.get(key)
+    ids = found if isinstance(found, list) else [] if found is None else [found]
+    for index in ids:
+        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            raise FormatError(f"{where}: {key} is {found!r}: a token id or a list of token ids is needed")
+    return ids
+
+
+def _named(codec: Codec, names: dict[str, Any], key: str) -> list[int]:
+    """A token given by its text, or by an object that has it as "content"."""
+    value = names.get(key)
+    text = value.get("content") if isinstance(value, dict) else value
+    index = codec.token_id(text) if isinstance(text, str) else None
+    return [] if index is None else [index]
+
+
+def _chat_templates(directory: Path, names: dict[str, Any]) -> dict[str, str]:
+    """By name: a text or a list of {name, template} in tokenizer_config.json, or files, which win."""
+    value = names.get("chat_template")
+    templates = {"default": value} if isinstance(value, str) else {}
+    for entry in value if isinstance(value, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("template"), str):
+            templates[entry["name"]] = entry["template"]
+    files = {"default": directory / "chat_template.jinja"}
+    files.update({path.stem: path for path in sorted(directory.glob("additional_chat_templates/*.jinja"))})
+    for name, path in files.items():
+        if path.is_file():
+            try:
+                templates[name] = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise FormatError(f"{path}: not readable as UTF-8 text: {error}") from None
+    return templates

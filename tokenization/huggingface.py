@@ -1,0 +1,115 @@
+"""A tokenizer.json as it is, through HuggingFace's `tokenizers`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import tokenizers
+
+from ringlet.core.errors import FormatError
+from ringlet.tokenization.codec import ByteCodec, Codec
+from ringlet.tokenization.huggingface_json import DecoderKind, decoder_kind, hide_special_tokens
+from ringlet.tokenization.streaming import StreamDecoder, TextStreamDecoder
+
+Result = TypeVar("Result")
+NO_TOKENIZER = "no tokenizer.json: save one with transformers, AutoTokenizer.from_pretrained(…).save_pretrained(…)"
+
+
+def open_tokenizer_json(path: Path) -> Codec:
+    """Raises FormatError for a file that is missing or broken."""
+    if not path.is_file():
+        raise FormatError(f"{path.parent}: {NO_TOKENIZER}")
+    what = f"{path}: not a tokenizer that `tokenizers` {tokenizers.__version__} reads"
+    library = guarded(lambda: tokenizers.Tokenizer.from_file(str(path)), what)
+    kind = decoder_kind(library.decoder)
+    return HuggingFaceTextCodec(library) if kind is None else HuggingFaceByteCodec(library, kind)
+
+
+def guarded(call: Callable[[], Result], what: str) -> Result:
+    """The call's result; whatever the library raises, a panic of its Rust code included, becomes a FormatError."""
+    try:
+        return call()
+    except BaseException as error:
+        # pyo3's PanicException is a BaseException that no module exports.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            reason = " ".join(str(error).split())[:200]
+            raise FormatError(f"{what}: {reason}") from None
+        raise
+
+
+class HuggingFaceCodec(Codec):
+    """Encoding, which is the same whatever the decoder."""
+
+    def __init__(self, library: tokenizers.Tokenizer) -> None:
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = True  # special tokens in a text are plain text
+        self._library = library
+        added = library.get_added_tokens_decoder()
+        self.special_ids = frozenset(index for index, token in added.items() if token.special)
+
+    def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        library = self._parsing if parse_special else self._plain
+        what = "the tokenizer cannot encode this text"
+        return guarded(lambda: library.encode(text, add_special_tokens=add_special).ids, what)
+
+    @cached_property
+    def _parsing(self) -> tokenizers.Tokenizer:
+        """A second tokenizer, for the setting is no argument of `encode` and threads may share a tokenizer."""
+        return tokenizers.Tokenizer.from_str(self._library.to_str())
+
+    @cached_property
+    def _plain(self) -> tokenizers.Tokenizer:
+        """The tokenizer to which special tokens in a text are plain text, where the library's setting is not enough."""
+        if type(self._library.model).__name__ == "BPE":
+            return self._library
+        hidden = hide_special_tokens(json.loads(self._library.to_str()))
+        return tokenizers.Tokenizer.from_str(json.dumps(hidden))
+
+    @cached_property
+    def n_tokens(self) -> int:  # type: ignore[override]
+        return max(self._library.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def token_id(self, text: str) -> int | None:
+        return self._library.token_to_id(text)
+
+    def token_text(self, token_id: int) -> str | None:
+        return self._library.id_to_token(token_id) if 0 <= token_id < 1 << 32 else None
+
+    def decode(self, ids: Sequence[int], skipped: frozenset[int]) -> str:
+        return self._library.decode([i for i in ids if i not in skipped], skip_special_tokens=False)
+
+
+class HuggingFaceTextCodec(HuggingFaceCodec):
+    """For decoders whose tokens have no text of their own, such as WordPiece."""
+
+    def stream_decoder(self, skipped: frozenset[int]) -> StreamDecoder:
+        return TextStreamDecoder(lambda ids: self.decode(ids, frozenset()), skipped)
+
+
+class HuggingFaceByteCodec(HuggingFaceCodec, ByteCodec):
+    """For the decoders ByteLevel, Metaspace, and SentencePiece's chain with or without ByteFallback."""
+
+    def __init__(self, library: tokenizers.Tokenizer, kind: DecoderKind) -> None:
+        super().__init__(library)
+        self._kind = kind
+        self.strips_space = kind.strips_space
+        self.invalid = "ringlet_replace_each_byte" if kind.byte_fallback else "replace"
+        self._bytes: dict[int, bytes] = {}
+
+    def token_bytes(self, token_id: int) -> bytes:
+        known = self._bytes.get(token_id)
+        if known is None:
+            text = self.token_text(token_id)
+            known = self._bytes[token_id] = b"" if text is None else self._kind.token_bytes(text)
+        return known
+
+    def decode(self, ids: Sequence[int], skipped: frozenset[int]) -> str:
+        """As the library does, but that a run of byte tokens keeps its characters where some bytes are none."""
+        if self._kind.byte_fallback:
+            return ByteCodec.decode(self, ids, skipped)
+        return super().decode(ids, skipped)

@@ -1,0 +1,116 @@
+"""The tokenizer as users meet it, from a directory, a GGUF file, the Hub or the embedded model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ringlet.core.errors import RingletError
+from ringlet.tokenization.codec import Codec
+from ringlet.tokenization.streaming import StreamDecoder
+
+
+class Tokenizer:
+    """Text to token ids and back.
+
+    n_tokens: every token's id is below it, though not every id below it has a token. bos_id: the token that begins a
+    text, None where there is none. eos_ids: every token that ends a generation. special_ids: control tokens, which
+    `decode` skips. chat_templates: Jinja sources by name, the usual one "default".
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        bos_id: int | None = None,
+        eos_ids: Iterable[int] = (),
+        chat_templates: Mapping[str, str] | None = None,
+    ) -> None:
+        self._codec = codec
+        self.bos_id = bos_id
+        self.eos_ids = frozenset(eos_ids)
+        self.special_ids = codec.special_ids
+        self.chat_templates = dict(chat_templates or {})
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike[str] | None = None) -> Tokenizer:
+        """The tokenizer of a model: None for the embedded one, a directory, a GGUF file, or "org/name" of the Hub.
+
+        A GGUF file that holds only a vocabulary will do. Raises FormatError for a file that is missing or broken.
+        """
+        from ringlet.core.formats.source import resolve_source
+
+        path = Path(resolve_source(source).path)
+        if path.is_dir():
+            return cls.from_directory(path)
+        from ringlet.core.formats.gguf import open_gguf
+
+        return cls.from_gguf(open_gguf(path).metadata, name=str(path))
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """From tokenizer.json and the configurations beside it."""
+        from ringlet.tokenization.directory import open_directory
+
+        return cls(*open_directory(Path(path)))
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, object], name: str = "the GGUF file") -> Tokenizer:
+        """From a GGUF file's metadata; `name` is what errors call the file."""
+        from ringlet.tokenization.gguf import open_vocabulary
+
+        return cls(*open_vocabulary(metadata, name))
+
+    @property
+    def n_tokens(self) -> int:
+        return self._codec.n_tokens
+
+    @property
+    def chat_template(self) -> str | None:
+        return self.chat_templates.get("default")
+
+    def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
+        """Token ids of the text.
+
+        add_special: with the tokens that the model wants around a text. parse_special: special tokens written in the
+        text become their ids; else they are plain text. Raises RingletError for a text that is no valid Unicode.
+        """
+        if not isinstance(text, str):
+            raise RingletError(f"the text is of type {type(text).__name__}: str is needed")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            code = f"U+{ord(text[error.start]):04X}"
+            raise RingletError(
+                f"the text has the lone surrogate {code} at {error.start}: it is no Unicode text"
+            ) from None
+        return self._codec.encode(text, add_special, parse_special)
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of the ids; bytes that are no character become U+FFFD, ids without a token nothing.
+
+        The space that a SentencePiece vocabulary puts before the first word is dropped; `stream_decoder`, which
+        continues a text, keeps it.
+        """
+        return self._codec.decode([int(i) for i in ids], self.special_ids if skip_special else frozenset())
+
+    def stream_decoder(self) -> StreamDecoder:
+        """A decoder for the tokens of one completion, as they come; special tokens are skipped."""
+        return self._codec.stream_decoder(self.special_ids)
+
+    def has_token(self, token_id: int) -> bool:
+        return self._codec.token_text(token_id) is not None
+
+    def token_id(self, text: str) -> int | None:
+        """The id of a token by its text in the vocabulary, such as "<|im_end|>"."""
+        return self._codec.token_id(text)
+
+    def piece(self, token_id: int) -> str:
+        """A token as people read it: its text, or its bytes as "<E6 88>" where they are only a part of a character.
+
+        Raises RingletError for an id without a token.
+        """
+        name = self._codec.token_text(token_id)
+        if name is None:
+            raise RingletError(f"token id {token_id} has no token")
+        return self._codec.piece(token_id)
