@@ -1,0 +1,204 @@
+"""What differs from layer to layer, windows and RoPE, read from either kind of configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ringlet.core import rope
+from ringlet.core.config import LayerConfig, Rope
+from ringlet.core.config_reader import ConfigReader
+from ringlet.core.errors import FormatError
+
+Windows = list[int | None]
+WindowReader = Callable[[ConfigReader, int], Windows]  # of a configuration and n_layers
+LAYER_TYPES = {"full_attention": False, "sliding_attention": True}
+
+
+def no_windows(config: ConfigReader, n_layers: int) -> Windows:
+    return [None] * n_layers
+
+
+def window_everywhere(key: str, default: int | None = None) -> WindowReader:
+    """Every layer has the window that stands under the key, if one does (Mistral)."""
+
+    def read(config: ConfigReader, n_layers: int) -> Windows:
+        return [config.whole(key, None if config.is_null(key) else default)] * n_layers
+
+    return read
+
+
+def window_in_late_layers(config: ConfigReader, n_layers: int) -> Windows:
+    """Where use_sliding_window is on: the layers that layer_types names, else those from max_window_layers on (Qwen)."""
+    on = config.flag("use_sliding_window", False)
+    window = config.whole("sliding_window", 4096)
+    first = config.value("max_window_layers", 28)
+    if not isinstance(first, int) or isinstance(first, bool) or first < 0:
+        config.refuse("max_window_layers", "a whole number from 0 is needed")
+    local = layer_types(config, n_layers, [index >= first for index in range(n_layers)] if on else [False] * n_layers)
+    if any(local) and not on:
+        config.refuse("layer_types", "sliding_attention needs use_sliding_window true")
+    return [window if is_local else None for is_local in local]
+
+
+def window_but_every_nth(key: str, pattern_key: str, default: int | None, n: int) -> WindowReader:
+    """The window that stands under the key, but every n-th layer sees all (Gemma 3).
+
+    The pattern's key may give another n; layer_types, or a list of flags under the pattern's key, the layers themselves.
+    """
+
+    def read(config: ConfigReader, n_layers: int) -> Windows:
+        window = config.whole(key, default)
+        pattern = config.value(pattern_key, n)
+        if isinstance(pattern, (list, tuple, np.ndarray)):
+            if len(pattern) != n_layers or not all(isinstance(item, (bool, np.bool_)) for item in pattern):
+                config.refuse(pattern_key, f"true or false for each of {n_layers} layers is needed")
+            local = [bool(item) for item in pattern]
+        else:
+            period = config.whole(pattern_key, n)
+            local = layer_types(config, n_layers, [(index + 1) % period != 0 for index in range(n_layers)])
+        return [window if is_local else None for is_local in local]
+
+    return read
+
+
+def layer_types(config: ConfigReader, n_layers: int, default: list[bool]) -> list[bool]:
+    """Which layers are local by the key layer_types, or the default where it is not there."""
+    types = config.value("layer_types", None)
+    if types is None:
+        return default
+    if not isinstance(types, list) or len(types) != n_layers or not all(isinstance(item, str) for item in types):
+        config.refuse("layer_types", f"a list of {n_layers} texts is needed")
+    unknown = next((item for item in types if item not in LAYER_TYPES), None)
+    if unknown is not None:
+        config.refuse("layer_types", f"{unknown!r} is not supported, known are {', '.join(LAYER_TYPES)}")
+    return [LAYER_TYPES[item] for item in types]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Reads what differs from layer to layer; one subclass for each source format.
+
+    base: of the RoPE where the configuration names none; None: the model has no RoPE. local_base: the same for layers
+    with a window; None: as in the others.
+    """
+
+    pairing: Literal["halves", "adjacent"] = "halves"
+    windows: WindowReader = no_windows
+    base: float | None = 10000.0
+    local_base: float | None = None
+
+    def read(
+        self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
+    ) -> tuple[LayerConfig, ...]:
+        """sizes: d_k, n_layers and context_length. factors: float32, what the file divides each frequency by."""
+        windows = self.windows(config, sizes["n_layers"])
+        if self.base is None:
+            return tuple(LayerConfig(window, None) for window in windows)
+        everywhere, local = self.read_ropes(config, sizes, factors)
+        return tuple(LayerConfig(window, everywhere if window is None else local) for window in windows)
+
+    def read_ropes(
+        self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
+    ) -> tuple[Rope, Rope]:
+        """The RoPE of layers that see all, and of those with a window."""
+        raise NotImplementedError
+
+    def rope(self, frequencies: np.ndarray, magnitude: float, config: ConfigReader) -> Rope:
+        if not np.all(np.isfinite(frequencies)):
+            raise FormatError(f"{config.file}: the RoPE's base and scaling give frequencies that are no numbers")
+        return Rope(tuple(frequencies.tolist()), self.pairing, magnitude)
+
+
+class HuggingFaceLayers(Layers):
+    """From config.json: rope_theta and rope_scaling, or rope_parameters, flat or one for each type of layer."""
+
+    def read_ropes(
+        self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
+    ) -> tuple[Rope, Rope]:
+        base = config.number("rope_theta", self.base)
+        local_base = config.number("rope_local_base_freq", self.local_base) if self.local_base else None
+        nested = config.section("rope_parameters") if self.local_base else None
+        if nested is not None:
+            everywhere, local = nested.section("full_attention"), nested.section("sliding_attention")
+        else:
+            everywhere, local = config.section("rope_scaling") or config.section("rope_parameters"), None
+        shared = self.read_rope(config, everywhere, base, sizes)
+        return shared, self.read_rope(config, local, local_base, sizes) if local_base else shared
+
+    def read_rope(
+        self, config: ConfigReader, parameters: ConfigReader | None, base: float, sizes: Mapping[str, Any]
+    ) -> Rope:
+        """From the object that describes one RoPE, or plain where there is none."""
+        given = parameters or ConfigReader({}, config.file)
+        base = given.number("rope_theta", base)
+        partial = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+        width = int(sizes["d_k"] * partial)
+        if width % 2 or not 2 <= width <= sizes["d_k"]:
+            raise FormatError(f"{config.file}: RoPE cannot rotate {width} of a head's {sizes['d_k']} parts")
+        kinds = {kind: kind for kind in ("default", "linear", "llama3", "yarn")}
+        kind = given.choice("rope_type", kinds, given.choice("type", kinds, "default"))
+        frequencies, magnitude = rope.plain(width, base), 1.0
+        if kind == "default":
+            return self.rope(frequencies, magnitude, config)
+        factor = given.number("factor")
+        if kind == "linear":
+            return self.rope(rope.linear(frequencies, factor), magnitude, config)
+        original = given.whole("original_max_position_embeddings", sizes["context_length"])
+        original = config.whole("original_max_position_embeddings", original)
+        if kind == "llama3":
+            low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
+            if low >= high:
+                given.refuse("high_freq_factor", f"more than low_freq_factor ({low}) is needed")
+            return self.rope(rope.llama3(frequencies, factor, low, high, original), magnitude, config)
+        fast, slow = given.number("beta_fast", 32.0), given.number("beta_slow", 1.0)
+        frequencies = yarn_frequencies(config, width, base, factor, original, fast, slow, given.flag("truncate", True))
+        weight, all_weight = given.number("mscale", None), given.number("mscale_all_dim", None)
+        magnitude = rope.yarn_magnitude(factor)
+        if weight and all_weight:
+            magnitude = rope.yarn_magnitude(factor, weight) / rope.yarn_magnitude(factor, all_weight)
+        return self.rope(frequencies, given.number("attention_factor", magnitude), config)
+
+
+class GgufLayers(Layers):
+    """From GGUF metadata; Llama 3's scaling comes as a tensor of factors."""
+
+    def read_ropes(
+        self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
+    ) -> tuple[Rope, Rope]:
+        base = config.number("rope.freq_base", self.base)
+        width = config.whole("rope.dimension_count", sizes["d_k"])
+        if width % 2 or width > sizes["d_k"]:
+            config.refuse("rope.dimension_count", f"an even number up to d_k ({sizes['d_k']}) is needed")
+        if factors is not None and (factors.shape != (width // 2,) or not np.all(factors > 0)):
+            raise FormatError(f"{config.file}: rope_freqs.weight needs {width // 2} positive numbers")
+        divisors = 1.0 if factors is None else factors.astype(np.float64)
+        kinds = {kind: kind for kind in ("none", "linear", "yarn")}
+        kind = config.choice("rope.scaling.type", kinds, "linear")
+        factor = config.number("rope.scaling.factor", 1.0) if config.value("rope.scaling.factor", 0) != 0 else 1.0
+        frequencies, magnitude = rope.plain(width, base), config.number("rope.scaling.attn_factor", 1.0)
+        if kind == "linear":
+            frequencies = rope.linear(frequencies, factor)
+        elif kind == "yarn":
+            original = config.whole("rope.scaling.original_context_length", sizes["context_length"])
+            fast, slow = (
+                config.number(f"rope.scaling.yarn_beta_{end}", turns) for end, turns in (("fast", 32.0), ("slow", 1.0))
+            )
+            frequencies = yarn_frequencies(config, width, base, factor, original, fast, slow, True)
+            magnitude *= rope.yarn_magnitude(factor)
+        shared = self.rope(frequencies / divisors, magnitude, config)
+        if self.local_base is None:
+            return shared, shared
+        local_base = config.number("rope.freq_base_swa", self.local_base)
+        return shared, self.rope(rope.plain(width, local_base) / divisors, 1.0, config)
+
+
+def yarn_frequencies(
+    config: ConfigReader, width: int, base: float, factor: float, original: int, fast: float, slow: float, whole: bool
+) -> np.ndarray:
+    if base <= 1 or fast <= slow:
+        raise FormatError(f"{config.file}: YaRN needs a base above 1 and beta_fast above beta_slow")
+    return rope.yarn(width, base, factor, original, fast, slow, whole)

@@ -1,0 +1,154 @@
+"""Named tensors of a file → our weights, by an architecture's table. Every shape is proved, no tensor is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from ringlet.core.architecture import SourceTable
+from ringlet.core.common_names import HARMLESS_TENSORS
+from ringlet.core.config import ModelConfig
+from ringlet.core.errors import FormatError
+from ringlet.core.formats.tensor import StoredTensor
+from ringlet.core.quantization import BLOCK_FORMATS
+from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+
+Shape = tuple[int, ...]
+
+
+def model_shapes(config: ModelConfig, biases: Collection[str]) -> dict[str, Shape]:
+    """The weights outside the layers that a model of this recipe has, with their shapes, outputs first."""
+    shapes: dict[str, Shape] = {"embedding": (config.d_vocab, config.d_model), "final_norm": (config.d_model,)}
+    if not config.tied:
+        shapes["W_t"] = (config.d_vocab, config.d_model)
+    if config.learned_positions:
+        shapes["positions"] = (config.context_length, config.d_model)
+    possible = {"final_norm_bias": (config.d_model,), "b_t": (config.d_vocab,)}
+    return shapes | {name: shape for name, shape in possible.items() if name in biases}
+
+
+def layer_shapes(config: ModelConfig, biases: Collection[str]) -> dict[str, Shape]:
+    """The weights of one layer of this recipe, with their shapes, outputs first."""
+    model, q, k = (config.d_model,), (config.n_heads * config.d_k,), (config.n_kv_heads * config.d_k,)
+    v, heads, hidden = (config.n_kv_heads * config.d_v,), (config.n_heads * config.d_v,), (config.d_ff,)
+    shapes: dict[str, Shape] = {
+        "attention_norm": model, "feed_forward_norm": model,
+        "W_q": q + model, "W_k": k + model, "W_v": v + model, "W_o": model + heads,
+        "W_up": hidden + model, "W_down": model + hidden,
+    }  # fmt: skip
+    if config.gated:
+        shapes["W_gate"] = hidden + model
+    if config.post_norms:
+        shapes |= {"attention_post_norm": model, "feed_forward_post_norm": model}
+    if config.qk_norm:
+        shapes |= {"q_norm": (config.d_k,), "k_norm": (config.d_k,)}
+    possible = {
+        "b_q": q, "b_k": k, "b_v": v, "b_o": model, "b_gate": hidden, "b_up": hidden, "b_down": model,
+        "attention_norm_bias": model, "feed_forward_norm_bias": model,
+    }  # fmt: skip
+    return shapes | {name: shape for name, shape in possible.items() if name in biases}
+
+
+def load_weights(
+    table: SourceTable, config: ModelConfig, biases: Collection[str], tensors: Mapping[str, StoredTensor], file: str
+) -> ModelWeights:
+    """Raises FormatError for a tensor that is missing, of the wrong shape, or left over."""
+    loader = WeightLoader(table, config, biases, tensors, file)
+    outside = {name: loader.take(name, None, shape) for name, shape in model_shapes(config, biases).items()}
+    shapes = layer_shapes(config, biases)
+    layers = [
+        LayerWeights(**{name: loader.take(name, layer, shape) for name, shape in shapes.items()})  # type: ignore[arg-type]
+        for layer in range(config.n_layers)
+    ]
+    loader.refuse_unused()
+    outside.setdefault("W_t", outside["embedding"])
+    return ModelWeights(layers=tuple(layers), **outside)  # type: ignore[arg-type]
+
+
+class WeightLoader:
+    """Hands out weights by our names and remembers which tensors they came from."""
+
+    def __init__(
+        self,
+        table: SourceTable,
+        config: ModelConfig,
+        biases: Collection[str],
+        tensors: Mapping[str, StoredTensor],
+        file: str,
+    ) -> None:
+        self.table, self.config, self.tensors, self.file = table, config, tensors, file
+        self.transposed = table.transposed.split()
+        self.shapes = model_shapes(config, biases) | layer_shapes(config, biases)
+        self.places = {
+            name: (pattern, names.split()) for names, pattern in table.weights.items() for name in names.split()
+        }
+        self.used: set[str] = set()
+        self._whole: dict[str, Matrix | np.ndarray] = {}  # what several weights share
+
+    def take(self, name: str, layer: int | None, shape: Shape) -> Matrix | np.ndarray:
+        """The weight, a Matrix or a float32 vector, of just this shape."""
+        if name not in self.places:
+            raise FormatError(f"{self.file}: {self.config.architecture} has no tensor for {name} in this format")
+        pattern, sharers = self.places[name]
+        tensor = self.find(pattern.format(layer=layer))
+        sizes = [self.shapes[sharer][0] for sharer in sharers]
+        self.prove(tensor, (sum(sizes), *shape[1:]), name in self.transposed)
+        whole = self._whole.get(tensor.name) if len(sharers) > 1 else None
+        if whole is None:
+            whole = self.read(tensor, name, shape)
+        if len(sharers) == 1:
+            return whole
+        self._whole[tensor.name] = whole
+        start = sum(sizes[: sharers.index(name)])
+        stop = start + shape[0]
+        return whole.rows(start, stop) if isinstance(whole, Matrix) else whole[start:stop]
+
+    def find(self, name: str) -> StoredTensor:
+        for prefix in (*self.table.prefixes, ""):
+            tensor = self.tensors.get(prefix + name)
+            if tensor is not None:
+                self.used.add(tensor.name)
+                return tensor
+        raise FormatError(f"{self.file}: the tensor {self.table.prefixes[0]}{name} is missing")
+
+    def prove(self, tensor: StoredTensor, shape: Shape, transposed: bool) -> None:
+        stored = shape[::-1] if transposed else shape
+        if tuple(tensor.shape) != stored:
+            raise FormatError(
+                f"{self.file}: tensor {tensor.name} has the shape {list(tensor.shape)}, the configuration needs {list(stored)}"
+            )
+
+    def read(self, tensor: StoredTensor, name: str, shape: Shape) -> Matrix | np.ndarray:
+        if len(shape) == 1:
+            vector = tensor.vector()
+            return vector + np.float32(self.table.norm_offset) if name.endswith("norm") else vector
+        return transpose(tensor) if name in self.transposed else tensor.matrix()
+
+    def refuse_unused(self) -> None:
+        ignorable = [*HARMLESS_TENSORS, *self.table.harmless_tensors]
+        if "rope_factors" in self.table.weights:
+            ignorable.append(self.table.weights["rope_factors"])
+        if self.config.tied and "W_t" in self.table.weights:
+            ignorable += [prefix + self.table.weights["W_t"] for prefix in (*self.table.prefixes, "")]
+        unused = [
+            name for name in self.tensors.keys() - self.used if not any(fnmatchcase(name, item) for item in ignorable)
+        ]
+        if unused:
+            raise FormatError(
+                f"{self.file}: {len(unused)} tensors have no place in {self.config.architecture}, such as {min(unused)}"
+            )
+
+
+def transpose(tensor: StoredTensor) -> Matrix:
+    """A matrix stored with the inputs first, copied to have the outputs first."""
+    block = BLOCK_FORMATS.get(tensor.format)
+    if block is None or block.n_weights != 1:
+        raise FormatError(
+            f"tensor {tensor.name} is stored as {tensor.format}, inputs first: F32, F16 or BF16 is needed"
+        )
+    n_inputs, n_outputs = tensor.shape
+    items = np.asarray(tensor.data).reshape(n_inputs, n_outputs, block.n_bytes)
+    data = np.ascontiguousarray(items.transpose(1, 0, 2)).reshape(n_outputs, n_inputs * block.n_bytes)
+    return Matrix(data, tensor.format, n_inputs)
