@@ -192,8 +192,8 @@ def _join(shards: list[GGUFFile]) -> GGUFFile:
         if twice:
             raise FormatError(f"{shard.path}: tensor {min(twice)!r} is in another file of the split model too")
         tensors |= shard.tensors
-    promised = first.metadata.get("split.tensors.count", len(tensors))
-    if promised != len(tensors):
+    promised = _whole_number(first.metadata, "split.tensors.count")
+    if promised is not None and promised != len(tensors):
         raise FormatError(
             f"{first.path}: the split model should hold {promised} tensors, its files hold {len(tensors)}"
         )
