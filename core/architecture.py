@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ringlet.core.common_names import ACTIVATIONS
 from ringlet.core.config import ModelConfig
 from ringlet.core.config_reader import REQUIRED, ConfigReader
@@ -31,6 +33,7 @@ WHOLE_FIELDS = ("d_model", "n_heads", "n_kv_heads", "d_k", "d_v", "d_ff", "d_voc
 NUMBER_FIELDS = ("norm_epsilon", "score_scale", "embedding_scale", "score_soft_cap", "logit_soft_cap")
 FLAG_FIELDS = ("tied", "gated", "post_norms", "qk_norm", "learned_positions")
 NEEDED_SIZES = ("d_model", "n_heads", "d_ff", "n_layers", "context_length")
+NULLABLE_FIELDS = ("n_kv_heads", "d_k", "score_soft_cap", "logit_soft_cap")  # null is not the default, but "none given"
 READABLE_FIELDS = (*WHOLE_FIELDS, *NUMBER_FIELDS, *FLAG_FIELDS, "activation")
 WEIGHT_NAMES = {item.name for kind in (LayerWeights, ModelWeights) for item in fields(kind)} - {"layers"} | {
     "rope_factors"
@@ -123,7 +126,7 @@ def read_config(
     complete_sizes(known, config, table, tensors)
     read_fields((*NUMBER_FIELDS, *FLAG_FIELDS, "activation"), table, config, known)
     known.setdefault("score_scale", known["d_k"] ** -0.5)
-    known.setdefault("tied", find_tensor("W_t", None, table, tensors) is None)
+    known["tied"] = is_tied(known.get("tied", True), table, tensors)
     biases = set(table.biases.split())
     for key, names in table.switched_biases.items():
         if config.flag(key, False):
@@ -155,8 +158,8 @@ def read_field(name: str, entry: str | Key, config: ConfigReader, default: Any) 
     """One field of ModelConfig from the key that says it."""
     if isinstance(entry, Key):
         return entry.convert(config.number(entry.name)) if config.has(entry.name) else config.value(entry.name, default)
-    if config.is_null(entry) and name in ("n_kv_heads", "d_k"):
-        default = None  # such a null asks for the size that follows from the others
+    if config.is_null(entry) and name in NULLABLE_FIELDS:
+        default = None
     if name == "activation":
         return config.choice(entry, ACTIVATIONS, default)
     if name in FLAG_FIELDS:
@@ -190,6 +193,14 @@ def complete_sizes(
             )
     if known["n_layers"] > len(tensors):
         raise FormatError(f"{config.file}: {known['n_layers']} layers, but only {len(tensors)} tensors")
+
+
+def is_tied(said: bool, table: SourceTable, tensors: Mapping[str, StoredTensor]) -> bool:
+    """Whether W_t is the embedding; a file that holds another W_t of its own overrules the configuration."""
+    embedding, W_t = (find_tensor(name, None, table, tensors) for name in ("embedding", "W_t"))
+    if not said or W_t is None or embedding is None:
+        return said
+    return W_t.format == embedding.format and np.array_equal(W_t.data, embedding.data)
 
 
 def find_tensor(

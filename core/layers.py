@@ -34,7 +34,7 @@ def window_everywhere(key: str, default: int | None = None) -> WindowReader:
 def window_in_late_layers(config: ConfigReader, n_layers: int) -> Windows:
     """Where use_sliding_window is on: the layers that layer_types names, else those from max_window_layers on (Qwen)."""
     on = config.flag("use_sliding_window", False)
-    window = config.whole("sliding_window", 4096)
+    window = config.whole("sliding_window", None if config.is_null("sliding_window") else 4096)
     first = config.value("max_window_layers", 28)
     if not isinstance(first, int) or isinstance(first, bool) or first < 0:
         config.refuse("max_window_layers", "a whole number from 0 is needed")

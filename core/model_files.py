@@ -1,0 +1,92 @@
+"""The files of a model → its configuration and weights: config.json and safetensors, or GGUF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from ringlet.core.architecture import Architecture, SourceTable, read_config
+from ringlet.core.common_names import HARMLESS_GGUF_KEYS, HARMLESS_HF_KEYS
+from ringlet.core.config import ModelConfig
+from ringlet.core.config_reader import ConfigReader
+from ringlet.core.errors import FormatError
+from ringlet.core.formats.gguf import GGUFFile
+from ringlet.core.formats.safetensors import open_safetensors
+from ringlet.core.formats.tensor import StoredTensor
+from ringlet.core.weight_loading import load_weights
+from ringlet.core.weights import ModelWeights
+
+LARGEST_CONFIG = 1 << 24  # bytes
+
+
+def load_directory(
+    directory: Path, architectures: Iterable[type[Architecture]], mmap: bool = True, ignored: Collection[str] = ()
+) -> tuple[ModelConfig, ModelWeights]:
+    """From config.json and safetensors."""
+    file = directory / "config.json"
+    values = read_json_object(file)
+    kind = values.get("model_type")
+    if not isinstance(kind, str):
+        raise FormatError(f"{file}: model_type is missing: it must name the architecture")
+    architecture, table = find_table(kind, "hf", architectures, str(file))
+    config = ConfigReader(values, str(file), ignored)
+    tensors = open_safetensors(directory, mmap)
+    return load_tables(architecture, table, config, tensors, HARMLESS_HF_KEYS)
+
+
+def load_gguf(
+    opened: GGUFFile, architectures: Iterable[type[Architecture]], ignored: Collection[str] = ()
+) -> tuple[ModelConfig, ModelWeights]:
+    """From an open GGUF file: the metadata under the architecture's own prefix, and the tensors."""
+    path = opened.path
+    kind = opened.metadata.get("general.architecture")
+    if not isinstance(kind, str):
+        raise FormatError(f"{path}: general.architecture is missing")
+    architecture, table = find_table(kind, "gguf", architectures, str(path))
+    prefix = f"{kind}."
+    values = {key.removeprefix(prefix): value for key, value in opened.metadata.items() if key.startswith(prefix)}
+    config = ConfigReader(values, str(path), ignored, prefix)
+    return load_tables(architecture, table, config, opened.tensors, HARMLESS_GGUF_KEYS)
+
+
+def load_tables(
+    architecture: type[Architecture],
+    table: SourceTable,
+    config: ConfigReader,
+    tensors: dict[str, StoredTensor],
+    harmless_keys: Collection[str],
+) -> tuple[ModelConfig, ModelWeights]:
+    """What is common to both formats."""
+    model_config, biases = read_config(architecture, table, config, tensors)
+    config.refuse_unread((*harmless_keys, *table.harmless_keys))
+    return model_config, load_weights(table, model_config, biases, tensors, config.file)
+
+
+def find_table(
+    kind: str, format: str, architectures: Iterable[type[Architecture]], file: str
+) -> tuple[type[Architecture], SourceTable]:
+    """The architecture that reads models of this kind in this format, and its table."""
+    known = set()
+    for architecture in architectures:
+        table = getattr(architecture, format)
+        if table is not None:
+            if kind in table.names:
+                return architecture, table
+            known.update(table.names)
+    raise FormatError(f"{file}: the architecture {kind!r} is not supported; known are {', '.join(sorted(known))}")
+
+
+def read_json_object(file: Path) -> dict:
+    """The object that a JSON file holds; FormatError where there is none."""
+    if not file.is_file():
+        raise FormatError(f"{file.parent}: no {file.name} in this directory: it is not a model")
+    if file.stat().st_size > LARGEST_CONFIG:
+        raise FormatError(f"{file}: more than {LARGEST_CONFIG >> 20} MiB: it is not a configuration")
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{file}: not valid JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise FormatError(f"{file}: a JSON object is needed")
+    return values
