@@ -166,19 +166,27 @@ def _refuse_overlaps(cursor: Cursor, entries: list[_Entry]) -> None:
             raise cursor.error(f"tensors {entry.name!r} and {following.name!r} overlap")
 
 
+def shard_names(name: str) -> list[str]:
+    """The names of all files of a split model, in order, from one of them; [name] where it is no such name."""
+    match = SHARD_NAME.fullmatch(name)
+    if match is None or not 1 <= int(match["number"]) <= int(match["count"]):
+        return [name]
+    return [f"{match['stem']}-{number:05}-of-{match['count']}.gguf" for number in range(1, int(match["count"]) + 1)]
+
+
 def _open_shards(opened: GGUFFile, n_shards: int, mmap: bool) -> GGUFFile:
     """All the files of a split model; `opened` is one of them."""
-    match = SHARD_NAME.fullmatch(opened.path.name)
-    if match is None or int(match["count"]) != n_shards:
+    names = shard_names(opened.path.name)
+    if len(names) != n_shards:
         raise FormatError(f"{opened.path}: one of {n_shards} files; its name must end in -00001-of-{n_shards:05}.gguf")
     shards = []
-    for number in range(1, n_shards + 1):
-        path = opened.path.with_name(f"{match['stem']}-{number:05}-of-{n_shards:05}.gguf")
+    for index, name in enumerate(names):
+        path = opened.path.with_name(name)
         if not path.exists():
-            raise FormatError(f"{opened.path}: one of {n_shards} files, of which {path.name} is missing beside it")
+            raise FormatError(f"{opened.path}: one of {n_shards} files, of which {name} is missing beside it")
         shard = opened if path == opened.path else _open_one(path, mmap)
         said = _whole_number(shard.metadata, "split.no"), _whole_number(shard.metadata, "split.count")
-        if said != (number - 1, n_shards):
+        if said != (index, n_shards):
             raise FormatError(f"{path}: says it is another file of the split model than its name says")
         shards.append(shard)
     return _join(shards)
