@@ -1,0 +1,98 @@
+"""SentencePiece's merging by scores: of all neighbours that join to a token, the best first, the leftmost of equals.
+
+HuggingFace's BPE cannot do it: it ranks pairs, so that two pairs which join to one token are never equals.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+_TABLE_BITS = 22
+_REMEMBERED = 1 << 16  # parts of a text whose ids are kept
+
+
+class ScoreMerger:
+    """ids: the tokens that a text may become, by their texts. scores: float32, by id."""
+
+    def __init__(self, ids: dict[str, int], scores: np.ndarray) -> None:
+        self._ids = ids
+        self._costs = (-scores).tolist()
+        self._meets = _meeting_characters(ids)
+        self._remembered: dict[str, list[int | str]] = {}
+
+    def encode(self, text: str) -> list[int | str]:
+        """Token ids, and as they are the characters that have no token."""
+        result: list[int | str] = []
+        for part in self._independent_parts(text):
+            ids = self._remembered.get(part)
+            if ids is None:
+                if len(self._remembered) >= _REMEMBERED:
+                    self._remembered.clear()
+                ids = self._remembered[part] = self._merge(part)
+            result.extend(ids)
+        return result
+
+    def _independent_parts(self, text: str) -> list[str]:
+        """Cut where two characters meet in no token: no merge reaches over such a place."""
+        codes = _codes(text)
+        cuts = (np.nonzero(~self._meets[_places(codes)])[0] + 1).tolist()
+        return [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+    def _merge(self, text: str) -> list[int | str]:
+        ids, costs, end = self._ids, self._costs, len(text)
+        # A symbol is known by its first character: stops[i] is where it ends, -1 when it is part of another;
+        # befores[i] is the symbol before it.
+        stops = list(range(1, end + 1))
+        befores = list(range(-1, end - 1))
+
+        def join(left: int) -> tuple[float, int, int] | None:
+            """(cost, where it begins, where it ends) of the token that a symbol and the next one make."""
+            if left < 0 or stops[left] == end:
+                return None
+            stop = stops[stops[left]]
+            token_id = ids.get(text[left:stop])
+            return None if token_id is None else (costs[token_id], left, stop)
+
+        queue = [found for left in range(end - 1) if (found := join(left))]
+        heapify(queue)
+        while queue:
+            _, left, stop = heappop(queue)
+            right = stops[left]
+            if right < 0 or right == end or stops[right] != stop:
+                continue  # one of the two has been joined to another since
+            stops[left], stops[right] = stop, -1
+            if stop < end:
+                befores[stop] = left
+            for start in (befores[left], left):
+                if found := join(start):
+                    heappush(queue, found)
+        result: list[int | str] = []
+        at = 0
+        while at < end:
+            symbol = text[at : stops[at]]
+            result.append(ids.get(symbol, symbol))
+            at = stops[at]
+        return result
+
+
+def _codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+def _places(codes: np.ndarray) -> np.ndarray:
+    """Where the table keeps each pair of neighbours."""
+    mixed = codes[:-1] * np.uint32(0x9E3779B1) + codes[1:] * np.uint32(0x85EBCA77)
+    return mixed >> np.uint32(32 - _TABLE_BITS)
+
+
+def _meeting_characters(tokens: dict[str, int]) -> np.ndarray:
+    """bool: whether two characters may be neighbours in a token. By hash, so that a few that never are pass too."""
+    places = _places(_codes("".join(tokens)))
+    last = np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)))[:-1] - 1
+    inside = np.ones(len(places), bool)
+    inside[last] = False  # there one token ends and the next begins
+    table = np.zeros(1 << _TABLE_BITS, bool)
+    table[places[inside]] = True
+    return table
