@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import threading
@@ -155,6 +157,7 @@ def downloads(tmp_path):
         )
         answers = [json.loads(line) for line in finished.stdout.splitlines()]
         assert all("\n" not in answer.get("error", "") for answer in answers)
+        assert finished.stderr == ""  # it is no terminal
         return answers
 
     return run
@@ -205,6 +208,28 @@ def test_gguf_files(server, downloads):
     assert middle["path"].endswith(os.path.join("big", "m-Q4_K-00001-of-00003.gguf"))
     assert {f"big/{path.name}": path.read_bytes() for path in Path(middle["path"]).parent.iterdir()} == split
     assert "config.json" not in server.downloaded
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_progress_on_a_terminal(server, tmp_path):
+    import fcntl
+    import pty
+    import termios
+
+    server.repositories["org/model"] = {"a.gguf": bytes(1 << 20)}
+    ours, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    environment = {**os.environ, "HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    command = [sys.executable, "-c", DOWNLOAD, json.dumps([("org/model", "a.gguf")])]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # how the other side's end is told
+            while piece := os.read(ours, 4096):
+                shown += piece
+        os.close(ours)
+        assert process.wait(60) == 0
+    assert b"100%" in shown
 
 
 def test_an_interrupted_download_resumes(server, downloads):

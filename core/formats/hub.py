@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +43,7 @@ def download(repository: str, file: str | None = None) -> Path:
     if file is not None and (not file.endswith(".gguf") or ".." in file.split("/")):
         raise RingletError(f"{repository}:{file}: after the colon a GGUF file of the repository is named")
     wanted = MODEL_FILES if file is None else [glob.escape(name) for name in shard_names(file)]
-    with _one_line_errors(repository, file):
+    with _one_line_errors(repository, file), _less_output():
         directory = Path(snapshot_download(repository, allow_patterns=wanted))
     if file is None:
         if not any(directory.glob("model*.safetensors")):
@@ -64,6 +65,24 @@ def _name_a_gguf_file(repository: str) -> str:
         return "it has no GGUF files either"
     names = ", ".join(files[:MOST_NAMES]) + (f" and {len(files) - MOST_NAMES} more" if len(files) > MOST_NAMES else "")
     return f"name one of its GGUF files, as in {repository}:{files[0]} (there are {names})"
+
+
+@contextmanager
+def _less_output() -> Iterator[None]:
+    """No progress bars where no terminal shows them, and no warnings: what matters comes as an error."""
+    from huggingface_hub import utils
+
+    verbosity = utils.logging.get_verbosity()
+    quiet = not sys.stderr.isatty() and not utils.are_progress_bars_disabled()
+    utils.logging.set_verbosity_error()
+    if quiet:
+        utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        utils.logging.set_verbosity(verbosity)
+        if quiet:
+            utils.enable_progress_bars()
 
 
 @contextmanager
