@@ -1,0 +1,258 @@
+"""The command line: parse, call core, print. `ringlet.cli:main` is the click Group itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+try:
+    import click
+
+    from ringlet.core.command_group import CommandState, RootGroup
+    from ringlet.core.console import (
+        print_json,
+        print_table,
+        read_text_argument,
+        read_text_file,
+        remark,
+        size_text,
+    )
+    from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
+except ModuleNotFoundError as missing:
+    if __name__ != "__main__":
+        raise
+    print(f"Error: {missing.name} is not installed: run  pip install -e .  in this folder first", file=sys.stderr)
+    sys.exit(2)
+
+if TYPE_CHECKING:
+    from ringlet.core.completion import Chunk
+    from ringlet.core.pipeline import Pipeline
+
+SHELLS = ("bash", "zsh", "fish")
+Command = Callable[..., Any]
+
+
+@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ringlet", prog_name="ringlet")
+def main() -> None:
+    """Generate text with language models.
+
+    \b
+    Examples:
+      ringlet generate "我爱你"
+      ringlet generate "Once upon a time" --model org/name
+      ringlet inspect model.gguf
+    """
+
+
+def options(*decorators: Command) -> Command:
+    """Several of click's options as one decorator."""
+
+    def apply(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return apply
+
+
+source_option = click.option(
+    "--model",
+    metavar="MODEL",
+    help="A GGUF file, a directory, or org/name[:file.gguf] from the Hub.  [default: the embedded model]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+verbose_option = click.option(
+    "--verbose", is_flag=True, help="Say on standard error what was chosen and how fast it went."
+)
+loading_options = options(
+    source_option,
+    click.option("--backend", default="auto", show_default=True, help="cpu, cuda, numpy, or a plugin's."),
+    click.option("--kv-dtype", default="auto", show_default=True, help="What the ring holds: f16 or f32."),
+    click.option("--quantize", metavar="FORMAT", help="Quantise weights at load."),
+    click.option("--threads", type=int, help="Threads of the backend.  [default: its choice]"),
+    click.option("--no-mmap", is_flag=True, help="Read the weights into memory instead of mapping the file."),
+    click.option(
+        "--ignore-config-key",
+        "ignore_config_keys",
+        multiple=True,
+        metavar="KEY",
+        help="Treat a configuration key as not there; may be given several times.",
+    ),
+)
+ring_options = options(
+    click.option("--context", type=int, help="Tokens in all.  [default: the model's own, 4096 at most]"),
+    click.option("--sinks", type=int, default=0, show_default=True, help="First tokens that a sliding ring keeps."),
+    click.option(
+        "--overflow",
+        type=click.Choice(["stop", "slide"]),
+        default="stop",
+        show_default=True,
+        help="When the ring is full: end the text, or overwrite the oldest token.",
+    ),
+)
+
+
+def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose: bool, **chosen: Any) -> Pipeline:
+    """The pipeline that the options ask for; says what it is."""
+    from ringlet.core.pipeline import Pipeline
+
+    pipe = Pipeline.from_pretrained(model, mmap=not no_mmap, plugins=state.plugin_files, **chosen)
+    remark(
+        f"{pipe.model.name}: backend {pipe.backend.name}, ring {size_text(pipe.ring_bytes)} "
+        f"({pipe.layout.context} tokens, {pipe.kv_dtype}), loaded in {pipe.load_seconds:.2f} s",
+        verbose,
+    )
+    return pipe
+
+
+@main.command(
+    epilog="""\b
+    Examples:
+      ringlet generate "《静夜思》" --seed 7
+      ringlet generate - < prompt.txt
+      ringlet generate "def fib(n):" --model model.gguf --sampler "min_p=0.1,temperature=1.2"
+      ringlet generate "Hello" --sampler temperature=0 --max-tokens 32 --json
+    """
+)
+@click.argument("prompt")
+@loading_options
+@ring_options
+@click.option(
+    "--sampler", metavar="SPEC", default=DEFAULT_SAMPLER, show_default=True, help="See: ringlet plugins list."
+)
+@click.option("--seed", type=int, help="The same seed gives the same text.  [default: another each time]")
+@click.option("--max-tokens", type=int, default=MAX_TOKENS, show_default=True, help="Tokens to generate at most.")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
+@click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
+@json_option
+@verbose_option
+@click.pass_obj
+def generate(
+    state: CommandState,
+    prompt: str,
+    sampler: str,
+    seed: int | None,
+    max_tokens: int,
+    stop: tuple[str, ...],
+    ignore_eos: bool,
+    as_json: bool,
+    verbose: bool,
+    **loading: Any,
+) -> None:
+    """Complete PROMPT, or standard input for "-"."""
+    text = read_text_argument(prompt)
+    pipe = open_pipeline(state, verbose=verbose, **loading)
+    if as_json:
+        print_json(pipe.generate(text, max_tokens, sampler, seed, stop, ignore_eos).to_dict())
+        return
+    written, last = "", None
+    with closing(pipe.stream(text, max_tokens, sampler, seed, stop, ignore_eos)) as chunks:
+        for last in chunks:
+            click.echo(last.text, nl=False)
+            written = last.text or written
+    if not written.endswith("\n"):
+        click.echo()
+    if last is not None:
+        remark(speed_text(last), verbose)
+
+
+def speed_text(last: Chunk) -> str:
+    """How a generation went, from its last chunk."""
+    usage, timings = last.usage, last.timings
+    if usage is None or timings is None:
+        return ""
+    parts = []
+    for name, n_tokens in (("prompt", usage.prompt_tokens), ("generate", usage.completion_tokens)):
+        seconds = timings[name]
+        speed = f" ({n_tokens / seconds:.1f} tokens/s)" if seconds > 0 else ""
+        parts.append(f"{name}: {n_tokens} tokens in {seconds:.2f} s{speed}")
+    return f"{'; '.join(parts)}; finish: {last.finish_reason}"
+
+
+@main.command(epilog='\b\nExample:\n  ringlet tokenize "我爱你"')
+@click.argument("text")
+@source_option
+@click.option("--no-special", is_flag=True, help="Without the tokens that the model wants around a text.")
+@click.option("--parse-special", is_flag=True, help="Special tokens written in the text become their ids.")
+@json_option
+def tokenize(text: str, model: str | None, no_special: bool, parse_special: bool, as_json: bool) -> None:
+    """Show the token ids of TEXT, or of standard input for "-"."""
+    from ringlet.tokenization.tokenizer import Tokenizer
+
+    text = read_text_argument(text)
+    tokenizer = Tokenizer.from_pretrained(model)
+    ids = tokenizer.encode(text, add_special=not no_special, parse_special=parse_special)
+    if as_json:
+        print_json([{"id": token_id, "piece": tokenizer.piece(token_id)} for token_id in ids])
+        return
+    from ringlet.tokenization.display import token_rows
+
+    for row in token_rows(tokenizer, ids):
+        click.echo(row)
+
+
+@main.command()
+@click.argument("file", type=click.Path())
+@loading_options
+@click.option("--context", type=int, default=512, show_default=True, help="Tokens in a window.")
+@json_option
+@verbose_option
+@click.pass_obj
+def perplexity(state: CommandState, file: str, context: int, as_json: bool, verbose: bool, **loading: Any) -> None:
+    """How well a model predicts the text in FILE ("-": standard input), in windows as llama.cpp measures it."""
+    from ringlet.core.perplexity import perplexity as measure
+
+    text = read_text_file(file)
+    pipe = open_pipeline(state, verbose=verbose, **loading)
+
+    def progress(done: int, windows: int, so_far: float) -> None:
+        remark(f"window {done} of {windows}: {so_far:.4f} so far", verbose)
+
+    result = measure(pipe, text, context, progress)
+    if as_json:
+        print_json(asdict(result))
+    else:
+        click.echo(
+            f"perplexity {result.perplexity:.4f} ± {result.error:.4f} "
+            f"({result.tokens_scored} tokens scored, {result.windows} windows of {result.context})"
+        )
+
+
+@main.group()
+def plugins() -> None:
+    """Samplers, backends and architectures, from inside and outside."""
+
+
+@plugins.command("list")
+@json_option
+@click.pass_obj
+def list_plugins(state: CommandState, as_json: bool) -> None:
+    """List what is registered, and where it comes from."""
+    from ringlet.core.plugin_listing import plugin_rows
+
+    rows = plugin_rows(state.plugins)
+    if as_json:
+        print_json(rows)
+        return
+    cells = [[row["kind"], row["usage"], row["origin"], row["version"] or ""] for row in rows]
+    print_table([["KIND", "NAME", "ORIGIN", "VERSION"], *cells])
+
+
+@main.command(epilog='\b\nExample, for bash:\n  eval "$(ringlet completion bash)"')
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that completes ringlet's commands and options in SHELL."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(found(main, {}, "ringlet", "_RINGLET_COMPLETE").source())
+
+
+if __name__ == "__main__":
+    main()

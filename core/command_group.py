@@ -1,0 +1,171 @@
+"""The command line's root: plugins are read before commands are resolved, and errors become exit codes inside it.
+
+Exit codes: 0 done; 2 the user's mistake, in one line; 1 anything else; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ringlet.core.errors import PluginError, RingletError
+
+if TYPE_CHECKING:
+    from ringlet.core.plugin_manager import PluginManager
+
+DEBUG_VARIABLE = "RINGLET_DEBUG"
+PLUGIN_OPTION = "--plugin"
+
+
+@dataclass(frozen=True)
+class CommandState:
+    """What every command finds in `ctx.obj`. plugin_files: those named by --plugin."""
+
+    plugin_files: tuple[str, ...] = ()
+
+    @property
+    def plugins(self) -> PluginManager:
+        from ringlet.core.plugin_manager import load_plugins
+
+        return load_plugins(self.plugin_files)
+
+
+class RootGroup(click.Group):
+    """A click Group whose commands may come from plugins; it and every one of them takes --plugin FILE."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        take_plugin_option(self)
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        with errors_become_exit_codes():
+            return super().make_context(info_name, args, *rest, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = CommandState(plugin_files(args))
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with errors_become_exit_codes():
+            replace_what_cannot_be_printed()
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        take_plugin_option(cmd)
+        super().add_command(cmd, name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None and not ctx.ensure_object(CommandState).plugin_files:
+            return own
+        added = self._from_plugins(ctx)  # even for a command of ours, so that a named plugin's faults come at once
+        return own or added.get(cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *self._from_plugins(ctx)})
+
+    def _from_plugins(self, ctx: click.Context) -> dict[str, click.Command]:
+        """The plugins' commands by name."""
+        collected = PluginCommands(taken=self.commands)
+        ctx.ensure_object(CommandState).plugins.add_commands(collected)
+        return collected.commands
+
+
+class PluginCommands(click.Group):
+    """What plugins are handed to add their commands to. taken: names they may not use."""
+
+    def __init__(self, taken: dict[str, click.Command]) -> None:
+        super().__init__()
+        self._taken = taken
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        name = name or cmd.name
+        if name in self._taken or name in self.commands:
+            raise PluginError(f"the name {name!r} is already taken by another command")
+        take_plugin_option(cmd)
+        super().add_command(cmd, name)
+
+
+def plugin_files(args: list[str]) -> tuple[str, ...]:
+    """Every --plugin FILE of a command line, wherever it stands."""
+    found = []
+    until = args.index("--") if "--" in args else len(args)
+    for at, argument in enumerate(args[:until]):
+        if argument == PLUGIN_OPTION and at + 1 < until:
+            found.append(args[at + 1])
+        elif argument.startswith(f"{PLUGIN_OPTION}="):
+            found.append(argument.removeprefix(f"{PLUGIN_OPTION}="))
+    return tuple(found)
+
+
+def take_plugin_option(command: click.Command) -> None:
+    """Let the command, and those below it, take the option; `RootGroup.parse_args` has read it already."""
+    if not any(PLUGIN_OPTION in parameter.opts for parameter in command.params):
+        option = click.Option(
+            [PLUGIN_OPTION],
+            multiple=True,
+            metavar="FILE",
+            expose_value=False,
+            help="A plugin file; may be given several times.",
+        )
+        command.params.append(option)
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            take_plugin_option(below)
+
+
+class OneLineError(click.ClickException):
+    """Printed as "Error: …"."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code
+
+
+@contextmanager
+def errors_become_exit_codes() -> Iterator[None]:
+    """Whatever a command raises, as what click ends the process with."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+    except BrokenPipeError:
+        discard_output()
+        raise click.exceptions.Exit(0) from None
+    except RingletError as error:
+        print_traceback_if_wanted()
+        raise OneLineError(str(error), 2) from error
+    except Exception as error:
+        print_traceback_if_wanted()
+        text = f"{type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 to see where)"
+        raise OneLineError(text, 1) from error
+
+
+def print_traceback_if_wanted() -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exc()
+
+
+def replace_what_cannot_be_printed() -> None:
+    """A terminal that cannot show a character shows "?" in its place."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def discard_output() -> None:
+    """The reader of standard output has gone; what Python still flushes at its end must not fail again."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,83 @@
+"""What a generation gives: a Completion, or its Chunks one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length"]
+
+
+class Usage(dict[str, int]):
+    """prompt_tokens, completion_tokens and total_tokens, as keys and as attributes."""
+
+    @classmethod
+    def of(cls, prompt_tokens: int, completion_tokens: int) -> Usage:
+        return cls(
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            total_tokens=prompt_tokens + completion_tokens,
+        )
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self["prompt_tokens"]
+
+    @property
+    def completion_tokens(self) -> int:
+        return self["completion_tokens"]
+
+    @property
+    def total_tokens(self) -> int:
+        return self["total_tokens"]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one more token brings.
+
+    text: what is certain by now; may be "". token_ids: the ids drawn since the last chunk.
+    finish_reason, usage, timings: None until the last chunk; see `Completion`.
+    """
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+    timings: dict[str, float] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A finished generation.
+
+    text: the completion only, without end token and stop string. token_ids: all that were drawn, an end token and
+    those of a stop string included. finish_reason: "stop" (end token or stop string) or "length" (max_tokens, or the
+    context is full). timings: seconds by name: "prompt" until the first token could be drawn, "generate" from then on.
+    """
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    usage: Usage = field(default_factory=Usage)
+    timings: dict[str, float] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of_chunks(cls, chunks: list[Chunk]) -> Completion:
+        """What the chunks of one generation join to."""
+        last = chunks[-1]
+        if last.finish_reason is None or last.usage is None or last.timings is None:
+            raise ValueError("the last chunk is missing")
+        text = "".join(chunk.text for chunk in chunks)
+        ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
+        return cls(text, ids, last.finish_reason, last.usage, last.timings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "finish_reason": self.finish_reason,
+            "usage": dict(self.usage),
+            "timings": self.timings,
+        }

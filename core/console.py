@@ -1,0 +1,67 @@
+"""What the commands read and print: text to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ringlet.core.errors import RingletError
+
+
+def read_text_argument(text: str) -> str:
+    """The argument itself, or all of standard input for "-"."""
+    if text != "-":
+        return text
+    return decode(click.get_binary_stream("stdin").read(), "standard input")
+
+
+def read_text_file(path: str) -> str:
+    """A file's text; standard input for "-"."""
+    if path == "-":
+        return read_text_argument(path)
+    try:
+        return decode(Path(path).read_bytes(), path)
+    except OSError as error:
+        raise RingletError(f"{path}: {error.strerror}") from None
+
+
+def decode(data: bytes, name: str) -> str:
+    """UTF-8, with or without a byte order mark."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RingletError(
+            f"{name} is not UTF-8 text: byte 0x{data[error.start]:02x} at {error.start}; convert it first"
+        ) from None
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Rows of as many cells each, in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def remark(text: str, verbose: bool) -> None:
+    """A line for whoever watches: on standard error, where that is a terminal or the user wants it."""
+    if verbose or sys.stderr.isatty():
+        click.echo(text, err=True)
+
+
+def size_text(n_bytes: int) -> str:
+    """ "512 bytes", "1.5 MiB"."""
+    size, unit = float(n_bytes), "bytes"
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"

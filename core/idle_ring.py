@@ -1,0 +1,53 @@
+"""The ring of the last generation, kept so that a prompt with the same beginning need not be computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from ringlet.core.generation import PromptState
+from ringlet.core.ring_cache import RingCache
+
+SHORTEST_PREFIX = 16  # tokens; less is not worth another shape of the steps
+
+
+class IdleRing:
+    """Holds one ring at most; threads that come while it is taken get new ones.
+
+    new_ring: makes an empty one.
+    """
+
+    def __init__(self, new_ring: Callable[[], RingCache]) -> None:
+        self._new_ring = new_ring
+        self._lock = Lock()
+        self._kept: tuple[PromptState, list[int]] | None = None
+
+    def take(self, prompt_ids: list[int]) -> PromptState:
+        """A ring that holds as much of the prompt as is known, all but the last token at most.
+
+        Where it is the very prompt that the ring began with, the logits after it are known too, and nothing is left
+        to compute: so the same request gives the same tokens again, to the last bit.
+        """
+        with self._lock:
+            kept, self._kept = self._kept, None
+        if kept is None:
+            return PromptState(self._new_ring())
+        state, known_prompt = kept
+        ring = state.ring
+        if prompt_ids == known_prompt and state.logits is not None and ring.rewind(len(prompt_ids)):
+            return PromptState(ring, len(prompt_ids), state.logits)
+        shared = min(shared_length(ring.token_ids, prompt_ids), len(prompt_ids) - 1)
+        return PromptState(ring, ring.rewind(shared if shared >= SHORTEST_PREFIX else 0))
+
+    def give_back(self, state: PromptState, prompt_ids: list[int]) -> None:
+        """The ring of a generation that has ended, whose prompt this was."""
+        with self._lock:
+            self._kept = state, prompt_ids
+
+
+def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    return next(
+        (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]),
+        min(len(first), len(second)),
+    )

@@ -1,0 +1,279 @@
+"""Text in, text out: a model, a backend and a tokenizer behind three methods: `logits`, `generate` and `stream`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import cached_property
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringlet.core.backend import Backend
+from ringlet.core.backend_choice import make_backend
+from ringlet.core.completion import Chunk, Completion
+from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
+from ringlet.core.errors import RingletError
+from ringlet.core.generation import Generation, run_step
+from ringlet.core.idle_ring import IdleRing
+from ringlet.core.plugin_manager import PluginManager, load_plugins
+from ringlet.core.ring_cache import KV_DTYPES, RingCache, RingLayout
+from ringlet.core.sampler_spec import parse_sampler_spec
+from ringlet.core.sampling import SamplerChain, check_seed, check_steps
+from ringlet.core.sequence import Request
+
+if TYPE_CHECKING:
+    from ringlet.core.model import Model
+
+USUAL_CONTEXT = 4096
+USUAL_CHUNK = 256
+LARGEST_COUNT = 1 << 31
+
+Prompt = str | Sequence[int]
+
+
+class Pipeline:
+    """A loaded model that completes texts. Several threads may use one at once.
+
+    model: its config, weights and tokenizer. layout, kv_dtype: of the rings. load_seconds: how long loading took.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        backend: Backend,
+        layout: RingLayout,
+        kv_dtype: str,
+        plugins: PluginManager,
+        load_seconds: float = 0.0,
+    ) -> None:
+        self.model, self.backend, self.layout, self.kv_dtype = model, backend, layout, kv_dtype
+        self.plugins, self.load_seconds = plugins, load_seconds
+        self.tokenizer = model.tokenizer
+        self._idle_ring = IdleRing(self.new_ring)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str] | None = None,
+        *,
+        backend: str = "auto",
+        context: int | None = None,
+        sinks: int = 0,
+        overflow: str = "stop",
+        kv_dtype: str = "auto",
+        quantize: str | None = None,
+        threads: int | None = None,
+        mmap: bool = True,
+        plugins: Iterable[str | os.PathLike[str]] = (),
+        ignore_config_keys: Collection[str] = (),
+        chunk: int = USUAL_CHUNK,
+    ) -> Pipeline:
+        """Load a model.
+
+        source: None for the embedded model, a GGUF file, a directory with config.json, or "org/name" or
+            "org/name:file.gguf" of the Hub.
+        backend: "auto", "cpu", "cuda", "numpy", or a plugin's.
+        context: tokens of prompt and completion together at most; None: the smaller of 4096 and the model's own.
+        sinks, overflow: with overflow "slide" a full ring overwrites its oldest token, the first `sinks` ones apart;
+            with "stop" the generation ends.
+        kv_dtype: what the rings hold, "f32" or "f16"; "auto": the backend's choice.
+        threads: how many the backend uses; None: its choice.
+        plugins: files with samplers, backends and architectures.
+        ignore_config_keys: configuration keys to treat as not there.
+        chunk: tokens of a prompt that are computed at once.
+
+        Raises RingletError, in one line, for whatever the user can mend.
+        """
+        began = perf_counter()
+        if quantize is not None:
+            raise RingletError(f"quantize={quantize!r} is not available yet: leave it out")
+        for name, value in (("context", context), ("threads", threads)):
+            if value is not None:
+                check_count(name, value, minimum=1)
+        check_count("sinks", sinks)
+        check_count("chunk", chunk, minimum=1)
+        if kv_dtype not in ("auto", *KV_DTYPES):
+            raise RingletError(f"kv_dtype is {kv_dtype!r}: choose from auto, {', '.join(KV_DTYPES)}")
+        from ringlet.core.model import load_model
+
+        loaded_plugins = load_plugins(one_or_more(plugins))
+        architectures = [registered.cls for registered in loaded_plugins.registry("architecture").values()]
+        model = load_model(source, architectures, mmap=mmap, ignore_config_keys=ignore_config_keys)
+        if context is None:
+            context = min(USUAL_CONTEXT, model.config.context_length)
+        layout = RingLayout.of(model.config, context, sinks, overflow, min(chunk, context))
+        made = make_backend(backend, loaded_plugins, model.config, model.weights, threads)
+        dtype = made.kv_dtype if kv_dtype == "auto" else kv_dtype
+        return cls(model, made, layout, dtype, loaded_plugins, perf_counter() - began)
+
+    @property
+    def ring_bytes(self) -> int:
+        """Memory that the ring of one sequence takes."""
+        return self.layout.nbytes(self.model.config, self.kv_dtype)
+
+    def new_ring(self, layout: RingLayout | None = None) -> RingCache:
+        """An empty ring for one sequence."""
+        return self.backend.new_ring(layout or self.layout, self.kv_dtype)
+
+    def logits(self, ids: Sequence[int]) -> np.ndarray:
+        """Raw logits after each of the ids, float32 (len(ids), d_vocab), as the ring gives them."""
+        prompt = self._checked_ids(ids)
+        ring, chunk = self.new_ring(), self.layout.chunk
+        parts = [prompt[at : at + chunk] for at in range(0, len(prompt), chunk)]
+        return np.concatenate([run_step(self.backend, [(ring, part, "all")]) for part in parts])
+
+    def generate(
+        self,
+        prompt: Prompt | Sequence[Prompt],
+        max_tokens: int = MAX_TOKENS,
+        sampler: str = DEFAULT_SAMPLER,
+        seed: int | None = None,
+        stop: str | Iterable[str] = (),
+        ignore_eos: bool = False,
+        n: int = 1,
+    ) -> Any:
+        """Complete a prompt: a text or token ids, or a list of either, which are then computed together.
+
+        max_tokens: tokens to draw at most. sampler: see `SamplerChain`. seed: the same seed, prompt, backend and steps
+        give the same tokens, in a list as alone. stop: texts before which the completion is cut. ignore_eos: go on
+        after an end token. n: completions of each prompt; the first is the one that n=1 would give.
+
+        Returns a Completion; a list of them for a list of prompts or n > 1, those of the first prompt first.
+        """
+        several = is_list_of_prompts(prompt)
+        prompts = list(prompt) if several else [prompt]
+        requests = self._requests(prompts, max_tokens, sampler, seed, stop, ignore_eos, n)
+        chunks: list[list[Chunk]] = [[] for request in requests for _ in range(request.n)]
+        for index, chunk in self._run(requests):
+            chunks[index].append(chunk)
+        completions = [Completion.of_chunks(parts) for parts in chunks]
+        return completions if several or n > 1 else completions[0]
+
+    def stream(
+        self,
+        prompt: Prompt,
+        max_tokens: int = MAX_TOKENS,
+        sampler: str = DEFAULT_SAMPLER,
+        seed: int | None = None,
+        stop: str | Iterable[str] = (),
+        ignore_eos: bool = False,
+    ) -> Iterator[Chunk]:
+        """Complete one prompt, a Chunk for each token as it is drawn. Closing the iterator cancels.
+
+        The arguments are those of `generate`, and are checked at once.
+        """
+        if is_list_of_prompts(prompt):
+            raise RingletError("stream takes one prompt: use generate for a list")
+        requests = self._requests([prompt], max_tokens, sampler, seed, stop, ignore_eos, 1)
+        return self._chunks_of(requests)
+
+    def _chunks_of(self, requests: list[Request]) -> Iterator[Chunk]:
+        with closing(self._run(requests)) as run:
+            for _, chunk in run:
+                yield chunk
+
+    def _requests(
+        self,
+        prompts: Sequence[Any],
+        max_tokens: int,
+        sampler: str,
+        seed: int | None,
+        stop: str | Iterable[str],
+        ignore_eos: bool,
+        n: int,
+    ) -> list[Request]:
+        """One checked request for each prompt."""
+        check_count("max_tokens", max_tokens)
+        check_count("n", n, minimum=1)
+        check_seed(seed)
+        steps = check_steps(parse_sampler_spec(sampler, self.plugins))
+        SamplerChain.of_steps(steps, np.random.SeedSequence(0), self.tokenizer)  # fails now, not at the first token
+        stops = checked_stops(stop)
+        return [
+            Request(self._prompt_ids(prompt), int(max_tokens), steps, seed, stops, bool(ignore_eos), int(n))
+            for prompt in prompts
+        ]
+
+    def _run(self, requests: list[Request]) -> Generator[tuple[int, Chunk], None, None]:
+        """All requests together; a lone one may begin with what the last one left in its ring."""
+        first = self._idle_ring.take(requests[0].prompt_ids) if len(requests) == 1 else None
+        generation = Generation(
+            self.backend, self.tokenizer, self.layout, self.kv_dtype, requests, self._removed_ids, first
+        )
+        try:
+            yield from generation.run()
+        except GeneratorExit:
+            self._keep(first, requests)
+            raise
+        self._keep(first, requests)
+
+    def _keep(self, first: Any, requests: list[Request]) -> None:
+        if first is not None:
+            self._idle_ring.give_back(first, requests[0].prompt_ids)
+
+    @cached_property
+    def _removed_ids(self) -> np.ndarray:
+        """Ids that have no token; they are never drawn."""
+        d_vocab, n_tokens = self.model.config.d_vocab, self.tokenizer.n_tokens
+        holes = [index for index in range(min(n_tokens, d_vocab)) if not self.tokenizer.has_token(index)]
+        return np.array([*holes, *range(n_tokens, d_vocab)], np.int64)
+
+    def _prompt_ids(self, prompt: Any) -> list[int]:
+        if not isinstance(prompt, str):
+            return self._checked_ids(prompt)
+        if not prompt:
+            raise RingletError("the prompt is empty: give at least one character")
+        return self._checked_ids(self.tokenizer.encode(prompt))
+
+    def _checked_ids(self, ids: Iterable[Any]) -> list[int]:
+        """The ids as plain ints. Raises RingletError where the model cannot take them."""
+        checked = []
+        for token_id in ids:
+            if isinstance(token_id, bool) or not isinstance(token_id, (int, np.integer)):
+                raise RingletError(f"the prompt holds {token_id!r}: a text or token ids are needed")
+            checked.append(int(token_id))
+        config, layout = self.model.config, self.layout
+        if not checked:
+            raise RingletError("the prompt is empty: give at least one token")
+        wrong = next((token_id for token_id in checked if not 0 <= token_id < config.d_vocab), None)
+        if wrong is not None:
+            raise RingletError(f"the prompt holds the token id {wrong}: the model's vocabulary has {config.d_vocab}")
+        if layout.overflow == "stop" and len(checked) > layout.context:
+            raise RingletError(
+                f"the prompt has {len(checked)} tokens and the context {layout.context}: shorten the prompt, "
+                f'choose a larger context (the model\'s own is {config.context_length}), or overflow "slide"'
+            )
+        return checked
+
+
+def is_list_of_prompts(prompt: Any) -> bool:
+    """Whether it is a list of texts or of lists of ids, not one text or one list of ids."""
+    if isinstance(prompt, str):
+        return False
+    if isinstance(prompt, np.ndarray):
+        return prompt.ndim > 1
+    if not isinstance(prompt, Sequence):
+        raise RingletError(f"the prompt is of type {type(prompt).__name__}: a text or token ids are needed")
+    return any(isinstance(part, (str, Sequence, np.ndarray)) for part in prompt)
+
+
+def check_count(name: str, value: Any, minimum: int = 0) -> None:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not minimum <= value < LARGEST_COUNT:
+        raise RingletError(f"{name} is {value!r}: a whole number from {minimum} to {LARGEST_COUNT - 1} is needed")
+
+
+def checked_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
+    stops = one_or_more(stop)
+    for text in stops:
+        if not isinstance(text, str) or not text:
+            raise RingletError(f"stop holds {text!r}: a text that is not empty is needed")
+    return stops
+
+
+def one_or_more(values: Any) -> tuple[Any, ...]:
+    """A lone text or path as a tuple of one."""
+    return (values,) if isinstance(values, (str, os.PathLike)) else tuple(values)

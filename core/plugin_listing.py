@@ -1,0 +1,50 @@
+"""What `plugins list` shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringlet.core.parameters import ParameterOf, parameters_of
+from ringlet.core.plugin_manager import KINDS, PluginManager, Registered
+
+
+def plugin_rows(plugins: PluginManager) -> list[dict[str, Any]]:
+    """Everything registered, by kind, as plain values. usage: how a sampler is written, others' names."""
+    return [_row(registered) for kind in KINDS for registered in plugins.registry(kind).values()]
+
+
+def _row(registered: Registered) -> dict[str, Any]:
+    row = {
+        "kind": registered.kind,
+        "name": registered.name,
+        "usage": registered.name,
+        "origin": registered.origin,
+        "version": registered.version,
+    }
+    if registered.kind == "sampler":
+        parameters = parameters_of(registered.cls)
+        row["usage"] = usage(registered.name, parameters)
+        row["parameters"] = [_described(parameter) for parameter in parameters]
+    return row
+
+
+def usage(name: str, parameters: tuple[ParameterOf, ...]) -> str:
+    """ "top_k(k=40)"; a parameter that must be given stands without a value."""
+    if not parameters:
+        return name
+    written = (
+        parameter.name if parameter.required else f"{parameter.name}={parameter.default}" for parameter in parameters
+    )
+    return f"{name}({', '.join(written)})"
+
+
+def _described(parameter: ParameterOf) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "type": parameter.type.__name__,
+        "required": parameter.required,
+        "default": parameter.default,
+        "help": parameter.help,
+        "minimum": parameter.minimum,
+        "maximum": parameter.maximum,
+    }

@@ -1,0 +1,250 @@
+"""Finds plugins, calls their hooks one by one, and keeps what they register, by kind and name.
+
+Built-in plugins are modules named by string, third-party ones are entry points of the group `ringlet`, files named in
+RINGLET_PLUGINS, or files the user names. Only the last are explicit: their faults raise PluginError. The faults of all
+others are reported and the plugin is skipped.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from ringlet.core import hookspecs
+from ringlet.core.errors import PluginError, RingletError
+from ringlet.core.plugin_files import file_stamp, load_plugin_file, plugin_file
+from ringlet.core.registration import check_class
+
+if TYPE_CHECKING:
+    import click
+
+KINDS = ("sampler", "backend", "architecture", "observer")
+BUILT_IN = "built-in"
+BUILT_IN_PACKAGES = {
+    "sampler": "ringlet.plugins.samplers",
+    "backend": "ringlet.plugins.backends",
+    "architecture": "ringlet.plugins.architectures",
+}
+PLUGINS_VARIABLE = "RINGLET_PLUGINS"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One registered class and where it came from: "built-in", a package, or a file."""
+
+    cls: type
+    kind: str
+    name: str
+    origin: str
+    version: str | None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin's module (or object), loaded. Explicit: the user named it."""
+
+    module: Any
+    origin: str
+    version: str | None
+    explicit: bool
+
+
+def report_on_stderr(line: str) -> None:
+    print(f"Warning: {line}", file=sys.stderr)
+
+
+class PluginManager:
+    """The plugins of one process, or of one set of explicit files.
+
+    files: plugins the user names. report: is told, a line each, what was skipped and why.
+    Raises PluginError where an explicit plugin fails.
+    """
+
+    def __init__(
+        self,
+        files: Iterable[str | Path] = (),
+        report: Callable[[str], None] = report_on_stderr,
+    ) -> None:
+        self.faults: list[str] = []
+        self.report = report
+        self._lock = RLock()
+        self._pluggy = pluggy.PluginManager(hookspecs.PROJECT)
+        self._pluggy.add_hookspecs(hookspecs)
+        self._plugins: list[Plugin] = []
+        self._registries: dict[str, dict[str, Registered]] = {}
+        explicit = list(dict.fromkeys(_resolved(file) for file in files))
+        self._load_entry_points()
+        for path in _plugins_variable():
+            if path not in explicit:
+                self._load_file(path, explicit=False)
+        for path in explicit:
+            self._load_file(path, explicit=True)
+        for plugin in self._plugins:
+            if plugin.explicit:
+                self._call_hooks_now(plugin)
+
+    def registry(self, kind: str) -> Mapping[str, Registered]:
+        """Everything registered of one kind, by name; built-in plugins first."""
+        with self._lock:
+            if kind not in self._registries:
+                self._registries[kind] = {}
+                for plugin in [*self._built_in_plugins(kind), *self._plugins]:
+                    self._register_all(plugin, kind)
+            return self._registries[kind]
+
+    def find(self, kind: str, name: str) -> Registered:
+        """Raises RingletError, naming the near names, where there is none of that name."""
+        registry = self.registry(kind)
+        if name in registry:
+            return registry[name]
+        raise RingletError(unknown_name(kind, name, registry, self.faults))
+
+    def add_commands(self, group: click.Group) -> None:
+        """Let every plugin add its commands to the group."""
+        for plugin in self._plugins:
+            with self._faults_of(plugin, "register_commands"):
+                self._call(plugin, "register_commands", cli=group)
+
+    def _load_entry_points(self) -> None:
+        for entry in entry_points(group=hookspecs.PROJECT):
+            distribution = entry.dist
+            origin = distribution.name if distribution else entry.value
+            stub = Plugin(None, origin, distribution.version if distribution else None, explicit=False)
+            with self._faults_of(stub, "import"):
+                self._add(entry.load(), stub)
+
+    def _load_file(self, path: Path, explicit: bool) -> None:
+        stub = Plugin(None, str(path), None, explicit)
+        with self._faults_of(stub, "import"):
+            self._add(load_plugin_file(plugin_file(path)), stub)
+
+    def _add(self, module: Any, stub: Plugin) -> None:
+        """Hand a loaded module to pluggy, which checks the arguments of its hooks."""
+        if self._pluggy.is_registered(module):
+            return
+        self._pluggy.register(module, name=f"{stub.origin} {len(self._plugins)}")
+        hooks = self._pluggy.get_hookcallers(module) or []
+        unknown = [hook.name for hook in hooks if not hook.has_spec()]
+        if unknown or not hooks:
+            self._pluggy.unregister(module)
+            known = ", ".join(_hook_names())
+            fault = f"there is no hook {unknown[0]}" if unknown else "no function is marked @hookimpl"
+            raise PluginError(f"{fault}; the hooks are {known}")
+        version = stub.version or getattr(module, "__version__", None)
+        self._plugins.append(Plugin(module, stub.origin, version, stub.explicit))
+
+    def _built_in_plugins(self, kind: str) -> list[Plugin]:
+        """Every module of the kind's package; one that cannot be imported is reported."""
+        plugins: list[Plugin] = []
+        for name in _modules_of(BUILT_IN_PACKAGES.get(kind)):
+            with self._faults_of(Plugin(None, name, None, explicit=False), "import"):
+                module = import_module(name)
+                self._pluggy.register(module)
+                plugins.append(Plugin(module, BUILT_IN, None, explicit=False))
+        return plugins
+
+    def _register_all(self, plugin: Plugin, kind: str) -> None:
+        """Call one plugin's hook of this kind. What it registers counts only where the whole hook succeeds."""
+        hook = f"register_{kind}s"
+        found: dict[str, Registered] = {}
+
+        def register(cls: type) -> None:
+            name = check_class(kind, cls)
+            holder = self._registries[kind].get(name) or found.get(name)
+            if holder is not None:
+                raise PluginError(f"the name {name!r} is already taken by {holder.cls.__qualname__} ({holder.origin})")
+            found[name] = Registered(cls, kind, name, plugin.origin, plugin.version)
+
+        with self._faults_of(plugin, hook):
+            self._call(plugin, hook, register=register)
+            self._registries[kind].update(found)
+
+    def _call_hooks_now(self, plugin: Plugin) -> None:
+        """An explicit plugin's faults come at once, whatever the command goes on to use."""
+        hooks = {hook.name for hook in self._pluggy.get_hookcallers(plugin.module) or []}
+        for kind in KINDS:
+            if f"register_{kind}s" in hooks:
+                self.registry(kind)
+
+    def _call(self, plugin: Plugin, hook: str, **arguments: object) -> None:
+        others = [module for module in self._pluggy.get_plugins() if module is not plugin.module]
+        self._pluggy.subset_hook_caller(hook, others)(**arguments)
+
+    @contextmanager
+    def _faults_of(self, plugin: Plugin, hook: str) -> Iterator[None]:
+        """Turn whatever a plugin raises into one line: an error for an explicit plugin, else a report."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            line = f"plugin {plugin.origin}: {hook}: {fault_text(error)}"
+            if plugin.explicit:
+                raise PluginError(line) from error
+            self.faults.append(line)
+            self.report(f"{line} (skipped)")
+
+
+def fault_text(error: BaseException) -> str:
+    """An exception in one line, with its kind unless it is ours."""
+    text = " ".join(str(error).split())
+    if isinstance(error, RingletError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], faults: Iterable[str] = ()) -> str:
+    """The line for a name that nobody registered."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(known) or 'none'}"
+    failed = "".join(f"; {fault}" for fault in faults)
+    return f"unknown {kind} {name!r}: {hint}{failed}"
+
+
+_managers: dict[object, PluginManager] = {}
+_managers_lock = RLock()
+
+
+def load_plugins(files: Iterable[str | Path] = ()) -> PluginManager:
+    """The manager for these explicit files; the same one again while neither they nor RINGLET_PLUGINS change."""
+    paths = tuple(dict.fromkeys(_resolved(file) for file in files))
+    stamps = tuple(file_stamp(path) if path.is_file() else None for path in paths)
+    key = (paths, stamps, os.environ.get(PLUGINS_VARIABLE))
+    with _managers_lock:
+        if key not in _managers:
+            _managers[key] = PluginManager(paths)
+        return _managers[key]
+
+
+def _resolved(file: str | Path) -> Path:
+    return Path(file).expanduser().resolve()
+
+
+def _plugins_variable() -> list[Path]:
+    named = os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)
+    return list(dict.fromkeys(_resolved(path) for path in named if path.strip()))
+
+
+def _modules_of(package: str | None) -> list[str]:
+    """Full names of a package's modules, in alphabetical order."""
+    if package is None:
+        return []
+    module: ModuleType = import_module(package)
+    return sorted(f"{package}.{found.name}" for found in pkgutil.iter_modules(module.__path__))
+
+
+def _hook_names() -> list[str]:
+    return [name for name, _ in inspect.getmembers(hookspecs, inspect.isfunction) if name.startswith("register_")]

@@ -1,0 +1,62 @@
+"""What a class must be to be registered, by kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ringlet.core.errors import PluginError
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def check_class(kind: str, cls: object) -> str:
+    """The name under which the class is to be registered. Raises PluginError where it cannot be."""
+    if not isinstance(cls, type):
+        raise PluginError(f"register() takes a class, not {type(cls).__name__} {cls!r}")
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str):
+        raise PluginError(f'{cls.__qualname__} has no name: write name = "…" in the class')
+    if not NAME.fullmatch(name):
+        raise PluginError(f"{cls.__qualname__}: the name {name!r} is not made of letters, digits, _, - and .")
+    check = CHECKS.get(kind)
+    if check is not None:
+        check(cls)
+    return name
+
+
+def defines(cls: type, method: str) -> bool:
+    """Whether instances have the method. (hasattr would find `type.__call__` on any class.)"""
+    return any(callable(base.__dict__.get(method)) for base in cls.__mro__)
+
+
+def _check_sampler(cls: type) -> None:
+    from ringlet.core.parameters import parameters_of
+
+    if not defines(cls, "__call__") and not defines(cls, "pick"):
+        raise PluginError(f"{cls.__qualname__} has neither __call__(logits, context) nor pick(logits, context)")
+    parameters_of(cls)
+
+
+def _check_backend(cls: type) -> None:
+    from ringlet.core.backend import Backend
+
+    if not issubclass(cls, Backend):
+        raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.core.backend.Backend")
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise PluginError(f"{cls.__qualname__} lacks {', '.join(missing)}")
+
+
+def _check_architecture(cls: type) -> None:
+    from ringlet.core.architecture import Architecture
+
+    if not issubclass(cls, Architecture):
+        raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.core.architecture.Architecture")
+
+
+CHECKS: dict[str, Callable[[type], None]] = {
+    "sampler": _check_sampler,
+    "backend": _check_backend,
+    "architecture": _check_architecture,
+}

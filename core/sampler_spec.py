@@ -1,0 +1,164 @@
+"""The text of a sampler chain, ``top_k=40,mirostat_v2(tau=5.0,eta=0.1)``, to samplers and their parameters.
+
+    chain    = sampler {"," sampler}
+    sampler  = name | name "=" value | name "(" [argument {"," argument}] ")"
+    argument = value | name "=" value
+    value    = anything without , ( ) = and quotes, or a quoted text with Python's escapes
+
+``name=value`` sets the sampler's first parameter.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ringlet.core.errors import RingletError
+from ringlet.core.parameters import ParameterOf, parameters_of
+from ringlet.core.plugin_manager import PluginManager, Registered, unknown_name
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<quoted> "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
+      | (?P<mark> [,()=] )
+      | (?P<word> [^\s,()='"]+ )
+    )""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class SamplerStep:
+    """One sampler of a chain: which, and the values its parameters are given."""
+
+    sampler: Registered
+    arguments: dict[str, Any]
+
+
+def parse_sampler_spec(spec: str, plugins: PluginManager) -> tuple[SamplerStep, ...]:
+    """Raises RingletError that names the piece of the text that is wrong. An empty text is an empty chain."""
+    if not isinstance(spec, str):
+        raise RingletError(f'sampler is {spec!r}: a text such as "top_k=40,temperature=0.8" is needed')
+    parser = _Parser(spec)
+    steps = []
+    while not parser.at_end:
+        if steps:
+            parser.expect(",")
+        name, arguments = parser.sampler()
+        registered = plugins.find("sampler", name)
+        steps.append(SamplerStep(registered, _bind(registered, arguments)))
+    return tuple(steps)
+
+
+def _bind(sampler: Registered, arguments: list[tuple[str | None, str]]) -> dict[str, Any]:
+    """Texts to the parameters' values; a text without a name belongs to the parameter at its place."""
+    parameters = parameters_of(sampler.cls)
+    by_name = {parameter.name: parameter for parameter in parameters}
+    bound: dict[str, Any] = {}
+    for place, (name, text) in enumerate(arguments):
+        parameter = _parameter_for(sampler.name, parameters, by_name, place, name)
+        if parameter.name in bound:
+            raise RingletError(f"sampler {sampler.name}: {parameter.name} is given twice")
+        try:
+            bound[parameter.name] = parameter.convert(text)
+        except RingletError as error:
+            raise RingletError(f"sampler {sampler.name}: {error}") from None
+    missing = [parameter.name for parameter in parameters if parameter.required and parameter.name not in bound]
+    if missing:
+        raise RingletError(f"sampler {sampler.name} needs {', '.join(missing)}: write {sampler.name}({missing[0]}=…)")
+    return bound
+
+
+def _parameter_for(
+    sampler: str, parameters: tuple[ParameterOf, ...], by_name: dict[str, ParameterOf], place: int, name: str | None
+) -> ParameterOf:
+    if not parameters:
+        raise RingletError(f"sampler {sampler} has no parameters: write {sampler} alone")
+    if name is None:
+        if place >= len(parameters):
+            raise RingletError(f"sampler {sampler} has {len(parameters)} parameters: {', '.join(by_name)}")
+        return parameters[place]
+    if name not in by_name:
+        raise RingletError(f"sampler {sampler}: {unknown_name('parameter', name, by_name)}")
+    return by_name[name]
+
+
+class _Parser:
+    def __init__(self, spec: str) -> None:
+        self._spec = spec
+        self._tokens: list[tuple[str, str]] = []
+        at, end = 0, len(spec.rstrip())
+        while at < end:
+            match = TOKEN.match(spec, at)
+            if match is None:
+                raise self.error(f"a quotation mark without its partner in {spec[at:].strip()!r}")
+            kind = match.lastgroup or ""
+            self._tokens.append((kind, match.group(kind)))
+            at = match.end()
+        self._next = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._next == len(self._tokens)
+
+    def error(self, text: str) -> RingletError:
+        return RingletError(f'sampler "{self._spec}": {text}')
+
+    def sampler(self) -> tuple[str, list[tuple[str | None, str]]]:
+        """The next sampler's name and its arguments (name or None, text)."""
+        name = self._name()
+        if self._take("="):
+            return name, [(None, self._value(f"{name}="))]
+        arguments: list[tuple[str | None, str]] = []
+        if self._take("("):
+            while not self._take(")"):
+                if arguments:
+                    self.expect(",")
+                arguments.append(self._argument(name))
+        return name, arguments
+
+    def expect(self, mark: str) -> None:
+        if not self._take(mark):
+            raise self.error(f"a {mark} is needed {self._where()}")
+
+    def _argument(self, sampler: str) -> tuple[str | None, str]:
+        follows = self._tokens[self._next + 1 : self._next + 2]
+        if follows == [("mark", "=")]:
+            name = self._name()
+            self.expect("=")
+            return name, self._value(f"{name}=")
+        return None, self._value(f"{sampler}(")
+
+    def _name(self) -> str:
+        kind, text = self._peek()
+        if kind != "word" or not NAME.fullmatch(text):
+            raise self.error(f"a sampler's name is needed {self._where()}")
+        self._next += 1
+        return text
+
+    def _value(self, after: str) -> str:
+        kind, text = self._peek()
+        if kind not in ("word", "quoted"):
+            raise self.error(f"a value is needed after {after}")
+        self._next += 1
+        if kind == "word":
+            return text
+        try:
+            return ast.literal_eval(text.replace("\n", "\\n").replace("\r", "\\r").replace("\0", "\\0"))
+        except (SyntaxError, ValueError):
+            raise self.error(f"{text} is no quoted text") from None
+
+    def _take(self, mark: str) -> bool:
+        if self._peek() != ("mark", mark):
+            return False
+        self._next += 1
+        return True
+
+    def _peek(self) -> tuple[str, str]:
+        return ("end", "") if self.at_end else self._tokens[self._next]
+
+    def _where(self) -> str:
+        return "at the end" if self.at_end else f"before {self._tokens[self._next][1]!r}"

@@ -1,0 +1,201 @@
+"""From logits to a token: a chain of samplers, each a small object, applied left to right.
+
+A sampler is a class with ``name = "…"`` and a constructor whose parameters are int, float, bool or str:
+
+    class TopA:
+        name = "top_a"
+
+        def __init__(self, a: float = 0.2) -> None: ...
+
+        def __call__(self, logits, context):  # float32 (d_vocab,) -> float (d_vocab,)
+            ...
+
+It may change the logits it is lent in place, or return others; removed tokens are −inf. A picker has
+``pick(logits, context) -> int`` and draws the token itself; it may only stand last. If it has ``__call__`` too, that
+says what it would draw from. Each sequence has samplers of its own, so they may keep state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ringlet.core.errors import PluginError, RingletError
+from ringlet.core.plugin_manager import BUILT_IN, fault_text, load_plugins
+from ringlet.core.registration import defines
+from ringlet.core.sampler_spec import SamplerStep, parse_sampler_spec
+
+LARGEST_SEED = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class SamplerContext:
+    """What a sampler may see.
+
+    token_ids: int32, prompt and completion so far, read-only. prompt_length: how many of them are the prompt.
+    step: how many tokens are drawn so far. rng: the sequence's own. tokenizer: None where there is none.
+    """
+
+    token_ids: np.ndarray
+    prompt_length: int
+    step: int
+    d_vocab: int
+    rng: np.random.Generator
+    tokenizer: Any = None
+
+
+class SamplerChain:
+    """Samplers in order, with the randomness of one sequence.
+
+    The generator is NumPy's PCG64 seeded with `seed` (fresh entropy for None). A chain without a picker draws with one
+    uniform number from the softmax of what is left; the empty chain "" draws from the softmax of the raw logits.
+
+    plugins: files with more samplers. Raises RingletError for a chain that cannot be.
+    """
+
+    def __init__(
+        self, spec: str, seed: int | None = None, tokenizer: Any = None, plugins: Iterable[str | Path] = ()
+    ) -> None:
+        check_seed(seed)
+        self._start(parse_chain(spec, plugins), np.random.SeedSequence(seed), tokenizer)
+
+    @classmethod
+    def of_steps(cls, steps: Sequence[SamplerStep], seed: np.random.SeedSequence, tokenizer: Any) -> SamplerChain:
+        """A chain of fresh samplers from a text parsed before by `parse_chain`."""
+        chain = cls.__new__(cls)
+        chain._start(steps, seed, tokenizer)
+        return chain
+
+    def _start(self, steps: Sequence[SamplerStep], seed: np.random.SeedSequence, tokenizer: Any) -> None:
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+        self._tokenizer = tokenizer
+        self._prompt_length: int | None = None
+        self._samplers = [(_label(step), _make(step)) for step in steps]
+
+    def process(self, logits: ArrayLike, token_ids: ArrayLike = ()) -> np.ndarray:
+        """float32 (d_vocab,): what the chain would draw from; removed tokens are −inf.
+
+        logits: any real numbers (d_vocab,), left as they are. token_ids: prompt and completion so far; how many came
+        with the first call counts as the prompt. Samplers that keep state take this for a step.
+        """
+        context, values = self._context(logits, token_ids)
+        for name, sampler in self._samplers:
+            if defines(type(sampler), "__call__"):
+                values = _call(name, sampler, values, context)
+        return values
+
+    def sample(self, logits: ArrayLike, token_ids: ArrayLike = ()) -> int:
+        """The next token's id. Arguments as for `process`. Raises PluginError, naming the sampler that failed."""
+        context, values = self._context(logits, token_ids)
+        for name, sampler in self._samplers:
+            if defines(type(sampler), "pick"):
+                return _pick(name, sampler, values, context)
+            values = _call(name, sampler, values, context)
+        return draw(values, self._rng)
+
+    def _context(self, logits: ArrayLike, token_ids: ArrayLike) -> tuple[SamplerContext, np.ndarray]:
+        values = np.array(logits, np.float32)  # a copy: samplers may write to it
+        if values.ndim != 1 or not values.size:
+            raise RingletError(f"logits have the shape {values.shape}: (d_vocab,) is needed")
+        check_logits(values)
+        ids = np.asarray(token_ids, np.int32).view()
+        ids.flags.writeable = False
+        if self._prompt_length is None:
+            self._prompt_length = len(ids)
+        step = max(0, len(ids) - self._prompt_length)
+        return SamplerContext(ids, self._prompt_length, step, len(values), self._rng, self._tokenizer), values
+
+
+def parse_chain(spec: str, plugins: Iterable[str | Path] = ()) -> tuple[SamplerStep, ...]:
+    """The steps of a chain, checked as a whole: each sampler can be made, and a picker stands last."""
+    return check_steps(parse_sampler_spec(spec, load_plugins(plugins)))
+
+
+def check_steps(steps: tuple[SamplerStep, ...]) -> tuple[SamplerStep, ...]:
+    for step in steps[:-1]:
+        if defines(step.sampler.cls, "pick"):
+            raise RingletError(f"sampler {step.sampler.name} draws the token itself: put it last in the chain")
+    return steps
+
+
+def check_seed(seed: int | None) -> None:
+    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+    if seed is not None and not (whole and 0 <= seed <= LARGEST_SEED):
+        raise RingletError(f"seed is {seed!r}: a whole number from 0 to {LARGEST_SEED} is needed")
+
+
+def check_logits(logits: np.ndarray) -> None:
+    """Raises RingletError where there is nothing to draw from: NaN, +inf, or −inf for every token."""
+    largest = logits.max()  # NaN where any is
+    if np.isnan(largest) or largest == np.inf:
+        raise RingletError(f"the logits hold {'NaN' if np.isnan(largest) else '+inf'}: the model or its file is broken")
+    if largest == -np.inf:
+        raise RingletError("every token is removed (all logits are −inf): nothing can be drawn")
+
+
+def draw(logits: np.ndarray, rng: np.random.Generator) -> int:
+    """One id from softmax(logits), by inverting the cumulative sum (float64) at one uniform number."""
+    ids = np.flatnonzero(logits > -np.inf)
+    left = logits[ids].astype(np.float64)
+    cumulative = np.cumsum(np.exp(left - left.max()))
+    at = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
+    return int(ids[min(int(at), len(ids) - 1)])
+
+
+def _label(step: SamplerStep) -> str:
+    """The sampler's name, and the plugin it comes from."""
+    sampler = step.sampler
+    return sampler.name if sampler.origin == BUILT_IN else f"{sampler.name} ({sampler.origin})"
+
+
+def _make(step: SamplerStep) -> Any:
+    return _guarded(_label(step), "constructor", lambda: step.sampler.cls(**step.arguments))
+
+
+def _call(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) -> np.ndarray:
+    """The sampler's logits, checked."""
+    returned = _guarded(name, "__call__", lambda: sampler(logits, context))
+    if not isinstance(returned, np.ndarray):
+        raise _fault(name, "__call__", f"returned {type(returned).__name__}, not an array of logits")
+    if returned.shape != (context.d_vocab,):
+        raise _fault(name, "__call__", f"returned the shape {returned.shape}, not ({context.d_vocab},)")
+    if not np.issubdtype(returned.dtype, np.floating):
+        raise _fault(name, "__call__", f"returned {returned.dtype}, not float32")
+    returned = returned.astype(np.float32, copy=False)
+    largest = returned.max()
+    if np.isnan(largest) or largest == np.inf:
+        raise _fault(name, "__call__", f"returned {'NaN' if np.isnan(largest) else '+inf'}")
+    if largest == -np.inf:
+        raise _fault(name, "__call__", "removed every token")
+    return returned
+
+
+def _pick(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) -> int:
+    """The picker's token, checked against what it was lent."""
+    left = logits > -np.inf
+    picked = _guarded(name, "pick", lambda: sampler.pick(logits, context))
+    if isinstance(picked, bool) or not isinstance(picked, (int, np.integer)):
+        raise _fault(name, "pick", f"returned {type(picked).__name__}, not a token id")
+    if not 0 <= picked < context.d_vocab:
+        raise _fault(name, "pick", f"returned {picked}, which is outside the vocabulary of {context.d_vocab}")
+    if not left[picked]:
+        raise _fault(name, "pick", f"returned {picked}, a token that was removed before")
+    return int(picked)
+
+
+def _guarded(name: str, where: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except RingletError as error:
+        raise type(error)(f"sampler {name}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise _fault(name, where, fault_text(error)) from error
+
+
+def _fault(name: str, where: str, text: str) -> PluginError:
+    return PluginError(f"sampler {name}: {where}: {text}")
