@@ -58,6 +58,7 @@ class SourceTable:
         neither here nor in the recipe nor has a default in ModelConfig must be there.
     weights: our names (fields of ModelWeights and LayerWeights, and "rope_factors") → the tensor's name, "{layer}" its
         number. Several names, "W_q W_k W_v", share the tensor's rows in that order.
+    section: the object in config.json under which the keys stand, where the language model is a part of the whole.
     prefixes: what may stand before the tensors' names.
     layers: reads windows and RoPE.
     biases: those that every model has; switched_biases: those that a true flag in the configuration adds, by its key;
@@ -73,7 +74,8 @@ class SourceTable:
     weights: Mapping[str, str]
     layers: Layers
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    prefixes: tuple[str, ...] = ("",)
+    section: str | None = None
+    prefixes: tuple[str, ...] = ()
     biases: str = ""
     switched_biases: Mapping[str, str] = field(default_factory=dict)
     optional_biases: str = ""
@@ -89,6 +91,11 @@ class SourceTable:
         self._check("weights", " ".join(self.weights).split(), WEIGHT_NAMES)
         for table in (self.biases, self.optional_biases, self.transposed, *self.switched_biases.values()):
             self._check("biases or transposed", table.split(), " ".join(self.weights).split())
+
+    def find(self, name: str, tensors: Mapping[str, StoredTensor]) -> StoredTensor | None:
+        """The tensor of this name, with one of the prefixes or without; None where there is none."""
+        found = (tensors.get(prefix + name) for prefix in (*self.prefixes, ""))
+        return next((tensor for tensor in found if tensor is not None), None)
 
     def _check(self, table: str, names: Collection[str], known: Collection[str]) -> None:
         unknown = sorted(set(names) - set(known))
@@ -108,6 +115,18 @@ class Architecture:
     recipe: ClassVar[Mapping[str, Any]] = {}
     hf: ClassVar[SourceTable | None] = None
     gguf: ClassVar[SourceTable | None] = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        known = {item.name for item in fields(ModelConfig)} - {"architecture", "layers"}
+        unknown = sorted(set(cls.recipe) - known)
+        if unknown:
+            raise PluginError(
+                f"architecture {cls.__name__}: recipe knows no {unknown[0]!r}, only {', '.join(sorted(known))}"
+            )
+        for format in ("hf", "gguf"):
+            if not isinstance(getattr(cls, format), (SourceTable, type(None))):
+                raise PluginError(f"architecture {cls.__name__}: {format} must be a SourceTable or None")
 
 
 def read_config(
@@ -181,7 +200,8 @@ def complete_sizes(
     if "d_k" not in known:
         if known["d_model"] % known["n_heads"]:
             raise FormatError(
-                f"{config.file}: d_model {known['d_model']} is not a multiple of {known['n_heads']} heads, and no d_k is given"
+                f"{config.file}: d_model {known['d_model']} is not a multiple of {known['n_heads']} heads, "
+                "and no d_k is given"
             )
         known["d_k"] = known["d_model"] // known["n_heads"]
     known.setdefault("d_v", known["d_k"])
@@ -206,12 +226,6 @@ def is_tied(said: bool, table: SourceTable, tensors: Mapping[str, StoredTensor])
 def find_tensor(
     name: str, layer: int | None, table: SourceTable, tensors: Mapping[str, StoredTensor]
 ) -> StoredTensor | None:
-    """The tensor of a weight that has one of its own, under any of the prefixes; None where there is none."""
+    """The tensor that holds this weight alone; None where there is none."""
     pattern = table.weights.get(name)
-    if pattern is None:
-        return None
-    for prefix in (*table.prefixes, ""):
-        tensor = tensors.get(prefix + pattern.format(layer=layer))
-        if tensor is not None:
-            return tensor
-    return None
+    return table.find(pattern.format(layer=layer), tensors) if pattern else None

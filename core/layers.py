@@ -32,7 +32,10 @@ def window_everywhere(key: str, default: int | None = None) -> WindowReader:
 
 
 def window_in_late_layers(config: ConfigReader, n_layers: int) -> Windows:
-    """Where use_sliding_window is on: the layers that layer_types names, else those from max_window_layers on (Qwen)."""
+    """Where use_sliding_window is on: the layers that layer_types names, else those from max_window_layers on (Qwen).
+
+    The window of these layers is sliding_window.
+    """
     on = config.flag("use_sliding_window", False)
     window = config.whole("sliding_window", None if config.is_null("sliding_window") else 4096)
     first = config.value("max_window_layers", 28)
@@ -47,7 +50,7 @@ def window_in_late_layers(config: ConfigReader, n_layers: int) -> Windows:
 def window_but_every_nth(key: str, pattern_key: str, default: int | None, n: int) -> WindowReader:
     """The window that stands under the key, but every n-th layer sees all (Gemma 3).
 
-    The pattern's key may give another n; layer_types, or a list of flags under the pattern's key, the layers themselves.
+    The pattern's key may give another n. Or layer_types, or flags under the pattern's key, name the layers.
     """
 
     def read(config: ConfigReader, n_layers: int) -> Windows:

@@ -58,7 +58,10 @@ def load_tables(
     harmless_keys: Collection[str],
 ) -> tuple[ModelConfig, ModelWeights]:
     """What is common to both formats."""
-    model_config, biases = read_config(architecture, table, config, tensors)
+    language = config.section(table.section) if table.section else config
+    if language is None:
+        raise FormatError(f"{config.file}: {table.section} is missing")
+    model_config, biases = read_config(architecture, table, language, tensors)
     config.refuse_unread((*harmless_keys, *table.harmless_keys))
     return model_config, load_weights(table, model_config, biases, tensors, config.file)
 

@@ -18,7 +18,7 @@ def plain(width: int, base: float) -> Frequencies:
 
 
 def linear(frequencies: Frequencies, factor: float) -> Frequencies:
-    """Positions divided by `factor` (Chen et al. 2023, Extending Context Window via Positional Interpolation, eq. 4)."""
+    """Positions divided by `factor` (Chen et al. 2023, Positional Interpolation, eq. 4)."""
     return frequencies / factor
 
 

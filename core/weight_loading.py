@@ -106,18 +106,18 @@ class WeightLoader:
         return whole.rows(start, stop) if isinstance(whole, Matrix) else whole[start:stop]
 
     def find(self, name: str) -> StoredTensor:
-        for prefix in (*self.table.prefixes, ""):
-            tensor = self.tensors.get(prefix + name)
-            if tensor is not None:
-                self.used.add(tensor.name)
-                return tensor
-        raise FormatError(f"{self.file}: the tensor {self.table.prefixes[0]}{name} is missing")
+        tensor = self.table.find(name, self.tensors)
+        if tensor is None:
+            raise FormatError(f"{self.file}: the tensor {next(iter(self.table.prefixes), '')}{name} is missing")
+        self.used.add(tensor.name)
+        return tensor
 
     def prove(self, tensor: StoredTensor, shape: Shape, transposed: bool) -> None:
         stored = shape[::-1] if transposed else shape
         if tuple(tensor.shape) != stored:
             raise FormatError(
-                f"{self.file}: tensor {tensor.name} has the shape {list(tensor.shape)}, the configuration needs {list(stored)}"
+                f"{self.file}: tensor {tensor.name} has the shape {list(tensor.shape)}, "
+                f"the configuration needs {list(stored)}"
             )
 
     def read(self, tensor: StoredTensor, name: str, shape: Shape) -> Matrix | np.ndarray:

@@ -1,4 +1,4 @@
-"""The tiny models of tests/fixtures/models, made by transformers, each as a directory ("hf") or a GGUF file ("gguf")."""
+"""The tiny models of tests/fixtures/models, made by transformers: each a directory ("hf"), most a GGUF file too."""
 
 from __future__ import annotations
 

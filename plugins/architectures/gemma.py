@@ -125,7 +125,34 @@ class Gemma3(Architecture):
     )
 
 
+class Gemma3Multimodal(Architecture):
+    """The language model in a Gemma 3 that also sees; in GGUF it is a file of its own, as above."""
+
+    name = "gemma3_multimodal"
+    recipe = Gemma3.recipe
+    hf = replace(
+        Gemma3.hf,
+        names=("gemma3",),
+        section="text_config",
+        prefixes=("model.language_model.", "language_model.model.", "language_model."),
+        harmless_keys=(
+            *Gemma3.hf.harmless_keys,
+            "vision_config",
+            "mm_tokens_per_image",
+            "*_token_index",
+            "tie_word_embeddings",
+        ),
+        harmless_tensors=(
+            "vision_tower.*",
+            "model.vision_tower.*",
+            "multi_modal_projector.*",
+            "model.multi_modal_projector.*",
+        ),
+    )
+
+
 @hookimpl
 def register_architectures(register) -> None:
     register(Gemma2)
     register(Gemma3)
+    register(Gemma3Multimodal)

@@ -58,7 +58,7 @@ def models() -> dict[str, Tiny]:
     llama, gemma = transformers.LlamaConfig, transformers.Gemma3TextConfig
     gemma_sizes = {**SIZES, "num_hidden_layers": 7, "head_dim": 16, "sliding_window": 16, "num_key_value_heads": 1}
     return {
-        "llama": Tiny(llama(**{**SIZES, "hidden_size": 64}), "llama"),
+        "llama": Tiny(llama(**{**SIZES, "hidden_size": 64, "num_hidden_layers": 2}), "llama"),
         "llama_llama3": Tiny(llama(**SIZES, head_dim=20, tie_word_embeddings=True, rope_parameters=LLAMA3), "llama"),
         "llama_linear_biases": Tiny(
             llama(
@@ -108,6 +108,21 @@ def models() -> dict[str, Tiny]:
                     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 20000.0},
                     "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
                 },
+            ),
+            None,
+        ),
+        "gemma3_multimodal": Tiny(
+            transformers.Gemma3Config(
+                text_config=gemma(**{**gemma_sizes, "num_hidden_layers": 2}, sliding_window_pattern=2),
+                vision_config={
+                    "hidden_size": 8,
+                    "intermediate_size": 8,
+                    "num_hidden_layers": 1,
+                    "num_attention_heads": 2,
+                    "image_size": 8,
+                    "patch_size": 4,
+                },
+                mm_tokens_per_image=4,
             ),
             None,
         ),
@@ -233,16 +248,17 @@ def write_rope(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
 
 def make(name: str, tiny: Tiny, seed: int) -> None:
     folder = FOLDER / name
-    model = transformers.AutoModelForCausalLM.from_config(tiny.config)
+    kind = transformers.AutoModelForCausalLM
+    if tiny.config.model_type == "gemma3":
+        kind = transformers.AutoModelForImageTextToText
+    model = kind.from_config(tiny.config)
     spread_weights(model, seed)
     model.to(getattr(torch, tiny.dtype)).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()), indent=1, sort_keys=True) + "\n")
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-    ids = np.random.default_rng(seed).integers(0, tiny.config.vocab_size, N_TOKENS)
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    ids = np.random.default_rng(seed).integers(0, tiny.config.get_text_config().vocab_size, N_TOKENS)
     with torch.no_grad():
         logits = model(torch.tensor(ids)[None]).logits[0].numpy()
     np.savez(folder / "logits.npz", ids=ids.astype(np.int32), logits=logits)

@@ -1,0 +1,77 @@
+"""What `inspect` tells about a model, as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import Any
+
+from ringlet.core.config import ModelConfig
+from ringlet.core.model import Model
+from ringlet.core.ring_cache import KV_DTYPES, RingLayout
+from ringlet.core.weights import Matrix, ModelWeights
+
+THEORY_WEIGHTS = ("W_q", "W_k", "W_v", "W_o", "W_up", "W_gate", "W_down")
+SIZES = (
+    "d_model", "d_k", "d_v", "d_ff", "d_vocab", "n_layers", "n_heads", "n_kv_heads", "context_length",
+)  # fmt: skip
+
+
+def inspect_model(model: Model, layout: RingLayout) -> dict[str, Any]:
+    """Architecture, sizes, weights and memory, ready for JSON.
+
+    layout: of the ring whose memory is told, for each dtype it may hold.
+    """
+    config, weights = model.config, model.weights
+    return {
+        "name": model.name,
+        "architecture": config.architecture,
+        **{name: getattr(config, name) for name in SIZES},
+        "windows": layer_windows(config),
+        "tied": config.tied,
+        "n_tokens": model.tokenizer.n_tokens,
+        "weights": describe_weights(weights),
+        "n_weights": count_weights(weights),
+        "weight_bytes": weights.nbytes,
+        "ring": {
+            "context": layout.context,
+            "sinks": layout.sinks,
+            "overflow": layout.overflow,
+            "bytes": {dtype: layout.nbytes(config, dtype) for dtype in KV_DTYPES},
+        },
+    }
+
+
+def describe_weights(weights: ModelWeights) -> dict[str, dict[str, Any]]:
+    """The embedding, the theory's matrices and W_t: shape as (inputs, outputs), all heads together; formats and bytes.
+
+    The matrices of a layer stand once for all layers, with how many of them have which format.
+    """
+    groups = {"embedding": [weights.embedding]}
+    for name in THEORY_WEIGHTS:
+        groups[name] = [matrix for layer in weights.layers if (matrix := getattr(layer, name)) is not None]
+    groups["W_t"] = [weights.W_t]
+    if weights.positions is not None:
+        groups["positions"] = [weights.positions]
+    return {name: describe_group(name, matrices) for name, matrices in groups.items() if matrices}
+
+
+def describe_group(name: str, matrices: list[Matrix]) -> dict[str, Any]:
+    rows, columns = matrices[0].shape
+    is_table = name in ("embedding", "positions")  # looked up by row: its inputs are the rows
+    return {
+        "shape": [rows, columns] if is_table else [columns, rows],
+        "count": len(matrices),
+        "formats": dict(Counter(matrix.format for matrix in matrices)),
+        "bytes": sum(matrix.nbytes for matrix in matrices),
+    }
+
+
+def count_weights(weights: ModelWeights) -> int:
+    """Numbers in all matrices, a tied W_t once; vectors are few and left out."""
+    return sum(prod(matrix.shape) for matrix in weights.matrices().values())
+
+
+def layer_windows(config: ModelConfig) -> list[int | None]:
+    """Each layer's own window; None where it sees all of the context."""
+    return [layer.window for layer in config.layers]
