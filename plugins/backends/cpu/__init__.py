@@ -1,0 +1,14 @@
+"""The backend `cpu`: Numba kernels, one idea a file.
+
+backend → tables, scratch, team → step → product, attention, elementwise → unpack, vector_math → simd, memory.
+"""
+
+from __future__ import annotations
+
+from ringlet.core.hookspecs import Register, hookimpl
+from ringlet.plugins.backends.cpu.backend import CpuBackend
+
+
+@hookimpl
+def register_backends(register: Register) -> None:
+    register(CpuBackend)

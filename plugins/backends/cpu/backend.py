@@ -1,0 +1,124 @@
+"""The backend `cpu`: a forward step as one compiled call over the ragged batch, on the weights as they lie on disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+
+import numpy as np
+
+from ringlet.core.backend import Backend
+from ringlet.core.batch import Batch
+from ringlet.core.config import ModelConfig
+from ringlet.core.errors import RingletError
+from ringlet.core.ring_cache import RingCache
+from ringlet.core.weights import ModelWeights
+from ringlet.plugins.backends.cpu import records
+from ringlet.plugins.backends.cpu.check import check_weights
+from ringlet.plugins.backends.cpu.scratch import Scratch
+from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address
+from ringlet.plugins.backends.cpu.team import Team, usable_cores
+
+MOST_THREADS = 256
+SPLIT_PAIRS = 16  # of token and K/V head: with so few or fewer, long contexts are split over threads
+
+
+class CpuBackend(Backend):
+    """Numba kernels, any recipe that the `numpy` backend takes; importing this module does not import Numba.
+
+    threads: None means the physical cores this process may use. Raises FormatError for weights that do not fit the
+    configuration, RingletError for a number of threads that cannot be.
+    """
+
+    name = "cpu"
+    kv_dtype = "f16"
+
+    def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
+        n_threads = usable_cores() if threads is None else threads
+        if not 1 <= n_threads <= MOST_THREADS:
+            raise RingletError(f"threads is {threads}: from 1 to {MOST_THREADS} are possible")
+        check_weights(config, weights)
+        super().__init__(config, weights, n_threads)
+        from ringlet.plugins.backends.cpu.compiled import compiled_step
+
+        self._model = ModelTable(config, weights)
+        self._rings: weakref.WeakKeyDictionary[RingCache, RingTable] = weakref.WeakKeyDictionary()
+        self._scratch = Scratch(self._model, n_threads)
+        self._team = Team(n_threads, compiled_step())
+        self._lock, self._process = threading.Lock(), os.getpid()
+        self._job = np.zeros(1, records.JOB)
+        self._job["n_threads"], self._job["model"] = n_threads, address(self._model.record)
+
+    def forward(self, batch: Batch) -> np.ndarray:
+        with self._step_lock():
+            return self._run(batch)
+
+    def _step_lock(self) -> threading.Lock:
+        """One step at a time; a forked child does not inherit what another thread of its parent held."""
+        if self._process != os.getpid():
+            self._lock, self._process = threading.Lock(), os.getpid()
+        return self._lock
+
+    def _run(self, batch: Batch) -> np.ndarray:
+        n_tokens = self._checked_length(batch)
+        wanted = np.flatnonzero(batch.wants_logits).astype(np.int64)
+        logits = np.empty((len(wanted), self.config.d_vocab), np.float32)
+        tables = [self._ring_table(ring) for ring in batch.rings]
+        rotations = Rotations(self._model, batch, tables)
+        rings = np.zeros(len(tables), records.RING)
+        rings["layers"], rings["angle_row"] = [address(table.table) for table in tables], rotations.first_of_ring
+        pieces = self._pieces(batch, tables)
+        arrays = {
+            "token_ids": np.ascontiguousarray(batch.token_ids, np.int32),
+            "positions": np.ascontiguousarray(batch.positions, np.int64),
+            "sequence": np.ascontiguousarray(batch.sequence, np.int32),
+            "wanted": wanted,
+            "rings": rings,
+            "logits": logits,
+            "angle_rows": rotations.rows,
+        }
+        self._in_use = batch, tables, arrays  # until the next step: an interrupted one may run on for a moment
+        job = self._job[0]
+        job["barrier"] = self._team.ready()
+        if self._scratch.make_room(n_tokens, len(rotations.rows), n_tokens * self.config.n_kv_heads * pieces):
+            for name, place in self._scratch.places.items():
+                job[name] = place
+        for name, array in arrays.items():
+            job[name] = address(array)
+        job["n_tokens"], job["n_wanted"], job["n_angle_rows"] = n_tokens, len(wanted), len(rotations.rows)
+        job["pieces"] = pieces
+        self._team.run(address(self._job))
+        return logits
+
+    def _checked_length(self, batch: Batch) -> int:
+        """The number of tokens, once it is sure that every index in the batch is within its bounds."""
+        n = len(batch.token_ids)
+        if not (len(batch.positions) == len(batch.sequence) == len(batch.wants_logits) == n):
+            raise ValueError("the arrays of a batch differ in length")
+        highest = self.config.context_length if self.config.learned_positions else 1 << 62
+        for values, limit, name in (
+            (batch.token_ids, self.config.d_vocab, "token id"),
+            (batch.positions, highest, "position"),
+            (batch.sequence, len(batch.rings), "sequence"),
+        ):
+            if n and not (0 <= values.min() and values.max() < limit):
+                raise RingletError(f"a {name} of the batch is outside 0 … {limit - 1}")
+        return n
+
+    def _ring_table(self, ring: RingCache) -> RingTable:
+        table = self._rings.get(ring)
+        if table is None:
+            table = self._rings[ring] = RingTable(ring, self._model)
+        return table
+
+    def _pieces(self, batch: Batch, tables: list[RingTable]) -> int:
+        """Pieces that a query's positions have at most, or 0 where splitting does not pay.
+
+        It does not depend on the number of threads, and changes no result.
+        """
+        if len(batch.token_ids) * self.config.n_kv_heads > SPLIT_PAIRS:
+            return 0
+        last, capacity = int(batch.positions.max()), max(table.capacity for table in tables)
+        pieces = 1 + min(last // records.SEGMENT + 1, capacity // records.SEGMENT + 2)
+        return pieces if pieces > 2 else 0

@@ -1,0 +1,103 @@
+"""Products of rows with activations: weights with tokens, keys with queries.
+
+Each output is the sum of one vector of partial sums, over the columns in order, whatever rows and tokens are computed
+beside it: the same bits in any batch and on any number of threads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringlet.plugins.backends.cpu.compiling import kernel
+from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store_f32
+from ringlet.plugins.backends.cpu.records import PADDING
+from ringlet.plugins.backends.cpu.simd import fma, splat, sum_lanes
+from ringlet.plugins.backends.cpu.target import LANES
+from ringlet.plugins.backends.cpu.unpack import unpack_row
+
+ROWS = 4  # unpacked together; with TOKENS, what 16 vector registers hold
+TOKENS = 3
+ZERO = np.float32(0)
+
+
+@kernel
+def share(n, thread, n_threads):
+    """This thread's part of n rows, in whole multiples of PADDING but for the last: from, to."""
+    units = -(-n // PADDING)
+    return units * thread // n_threads * PADDING, min(n, units * (thread + 1) // n_threads * PADDING)
+
+
+@kernel
+def multiply_rows(matrix, start, stop, x, x_bytes, n_tokens, rows, out, out_bytes):
+    """out[t, r] = x[t]·matrix[r] + bias[r] for the rows from start to stop and n_tokens tokens.
+
+    x: activations, x_bytes from token to token, each padded. rows: memory for ROWS unpacked rows.
+    out: out_bytes from token to token.
+    """
+    columns = -(-matrix.n_columns // PADDING) * PADDING
+    for first in range(start, stop, ROWS):
+        n_rows = min(ROWS, stop - first)
+        for r in range(n_rows):
+            row = matrix.address + (first + r) * matrix.row_bytes
+            unpack_row(matrix.format, row, matrix.n_columns, rows + 4 * columns * r)
+        multiply_unpacked(rows, n_rows, columns, x, x_bytes, n_tokens, out + 4 * first, out_bytes)
+    if matrix.bias != 0:
+        for t in range(n_tokens):
+            for r in range(start, stop):
+                at = out + t * out_bytes + 4 * r
+                store_f32(at, load_f32(at) + load_f32(matrix.bias + 4 * r))
+
+
+@kernel
+def multiply_unpacked(rows, n_rows, columns, x, x_bytes, n_tokens, out, out_bytes):
+    """out[t, r] = x[t]·rows[r] for up to ROWS float32 rows of `columns` padded columns; what is beyond n_rows is read
+    but not used."""
+    whole = n_tokens // TOKENS * TOKENS
+    for t in range(0, whole, TOKENS):
+        four_by_three(rows, n_rows, columns, x + t * x_bytes, x_bytes, out + t * out_bytes, out_bytes)
+    for t in range(whole, n_tokens):
+        four_by_one(rows, n_rows, columns, x + t * x_bytes, out + t * out_bytes)
+
+
+@kernel
+def four_by_three(rows, n_rows, columns, x, x_bytes, out, out_bytes):
+    a0 = a1 = a2 = a3 = splat(ZERO)
+    b0 = b1 = b2 = b3 = splat(ZERO)
+    c0 = c1 = c2 = c3 = splat(ZERO)
+    row_bytes = 4 * columns
+    for i in range(0, row_bytes, 4 * LANES):
+        a, b, c = load_f32s(x + i), load_f32s(x + x_bytes + i), load_f32s(x + 2 * x_bytes + i)
+        w = load_f32s(rows + i)
+        a0, b0, c0 = fma(a, w, a0), fma(b, w, b0), fma(c, w, c0)
+        w = load_f32s(rows + row_bytes + i)
+        a1, b1, c1 = fma(a, w, a1), fma(b, w, b1), fma(c, w, c1)
+        w = load_f32s(rows + 2 * row_bytes + i)
+        a2, b2, c2 = fma(a, w, a2), fma(b, w, b2), fma(c, w, c2)
+        w = load_f32s(rows + 3 * row_bytes + i)
+        a3, b3, c3 = fma(a, w, a3), fma(b, w, b3), fma(c, w, c3)
+    store_sums(a0, a1, a2, a3, n_rows, out)
+    store_sums(b0, b1, b2, b3, n_rows, out + out_bytes)
+    store_sums(c0, c1, c2, c3, n_rows, out + 2 * out_bytes)
+
+
+@kernel
+def four_by_one(rows, n_rows, columns, x, out):
+    a0 = a1 = a2 = a3 = splat(ZERO)
+    row_bytes = 4 * columns
+    for i in range(0, row_bytes, 4 * LANES):
+        a = load_f32s(x + i)
+        a0, a1 = fma(a, load_f32s(rows + i), a0), fma(a, load_f32s(rows + row_bytes + i), a1)
+        a2 = fma(a, load_f32s(rows + 2 * row_bytes + i), a2)
+        a3 = fma(a, load_f32s(rows + 3 * row_bytes + i), a3)
+    store_sums(a0, a1, a2, a3, n_rows, out)
+
+
+@kernel
+def store_sums(a0, a1, a2, a3, n_rows, out):
+    store_f32(out, sum_lanes(a0))
+    if n_rows > 1:
+        store_f32(out + 4, sum_lanes(a1))
+    if n_rows > 2:
+        store_f32(out + 8, sum_lanes(a2))
+    if n_rows > 3:
+        store_f32(out + 12, sum_lanes(a3))

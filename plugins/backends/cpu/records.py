@@ -1,0 +1,146 @@
+"""What a kernel is told, as C-like records that it reads by address: the model once, the rings and the job anew.
+
+Every field named as an address is an int64 address of memory that the Python side keeps alive; 0 means "none".
+Activations are float32 and lie token by token; a token's row is padded with zeros to a multiple of PADDING values,
+so that vector loops need no tail.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+PADDING = 16  # float32 values: the widest vector
+SEGMENT = 256  # positions that attention scores at a time; a context is split at its multiples
+FORMATS = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS".split()  # that kernels read
+VALUE_ROWS = 16  # values of a ring unpacked together
+ADDRESS = COUNT = CODE = "i8"
+
+# Byte offsets in the memory of a barrier, which begins with the arrivals
+MEETINGS, ABANDONED, FINISHED, BARRIER_BYTES = 64, 128, 192, 256
+
+
+def _record(**fields: object) -> np.dtype:
+    return np.dtype(list(fields.items()), align=True)
+
+
+MATRIX = _record(
+    address=ADDRESS,
+    format=CODE,  # the number GGUF gives the block format
+    n_rows=COUNT,
+    n_columns=COUNT,
+    row_bytes=COUNT,  # from one row to the next
+    bias=ADDRESS,  # float32 (n_rows,)
+)
+
+NORM = _record(weight=ADDRESS, bias=ADDRESS)  # float32, padded
+
+LAYER = _record(
+    W_q=MATRIX,
+    W_k=MATRIX,
+    W_v=MATRIX,
+    W_o=MATRIX,
+    W_gate=MATRIX,
+    W_up=MATRIX,
+    W_down=MATRIX,
+    attention_norm=NORM,
+    attention_post_norm=NORM,
+    feed_forward_norm=NORM,
+    feed_forward_post_norm=NORM,
+    q_norm=ADDRESS,  # float32 (d_k,), padded
+    k_norm=ADDRESS,
+    rope=COUNT,  # index of its rope, or -1
+)
+
+ROPE = _record(frequencies=ADDRESS, n_pairs=COUNT, adjacent=CODE, magnitude="f8")  # float64 frequencies
+
+MODEL = _record(
+    d_model=COUNT,
+    d_k=COUNT,
+    d_v=COUNT,
+    d_ff=COUNT,
+    n_layers=COUNT,
+    n_heads=COUNT,
+    n_kv_heads=COUNT,
+    n_ropes=COUNT,
+    layers=ADDRESS,
+    ropes=ADDRESS,
+    embedding=MATRIX,
+    positions=MATRIX,
+    W_t=MATRIX,
+    final_norm=NORM,
+    layer_norm=CODE,  # 1: LayerNorm, 0: RMS norm
+    activation=CODE,  # index into ACTIVATIONS
+    gated=CODE,
+    parallel=CODE,
+    norm_epsilon="f4",
+    embedding_scale="f4",
+    score_scale="f4",
+    score_soft_cap="f4",  # 0: none
+    logit_soft_cap="f4",
+)
+
+ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
+
+RING_LAYER = _record(
+    keys=ADDRESS,  # (n_kv_heads, slots, d_k)
+    values=ADDRESS,  # (n_kv_heads, slots, d_v)
+    format=CODE,  # of both, as a matrix's
+    key_bytes=COUNT,  # of one key
+    value_bytes=COUNT,
+    slots=COUNT,
+    capacity=COUNT,
+    sinks=COUNT,
+    sink_angles=COUNT,  # the ring's own angle row for sinks once a query stands beyond the capacity
+)
+
+RING = _record(layers=ADDRESS, angle_row=COUNT)  # where its own angle rows begin
+
+ANGLE_ROW = _record(rope=COUNT, position=COUNT)  # a rotation that this step needs
+
+JOB = _record(
+    n_threads=COUNT,
+    barrier=ADDRESS,
+    model=ADDRESS,
+    # The batch: int32 token_ids, int64 positions, int32 sequence (n_tokens,), int64 wanted (n_wanted,)
+    n_tokens=COUNT,
+    n_wanted=COUNT,
+    token_ids=ADDRESS,
+    positions=ADDRESS,
+    sequence=ADDRESS,
+    wanted=ADDRESS,
+    rings=ADDRESS,
+    logits=ADDRESS,  # float32 (n_wanted, d_vocab)
+    # Rotations: rows 0 … n_ropes·n_tokens - 1 are those of the tokens, the others the rings' own
+    n_angle_rows=COUNT,
+    angle_rows=ADDRESS,
+    angles=ADDRESS,  # float32 (n_angle_rows, 2, angle_width): cos and sin
+    angle_width=COUNT,
+    # Activations, float32 (n_tokens, width padded)
+    x=ADDRESS,  # the residual stream
+    normed=ADDRESS,
+    q=ADDRESS,
+    k=ADDRESS,
+    v=ADDRESS,
+    q_ring=ADDRESS,  # (n_tokens, n_heads, d_k padded): rotated at its position
+    q_sinks=ADDRESS,  # rotated for the sinks
+    heads=ADDRESS,
+    projected=ADDRESS,
+    hidden=ADDRESS,
+    up=ADDRESS,
+    # Attention in pieces: float32 (n_tokens, n_kv_heads, pieces, heads that share it, d_v padded + PADDING); 0: not split
+    pieces=COUNT,
+    partials=ADDRESS,
+    # One thread's own memory, for each thread after the other
+    thread_bytes=COUNT,
+    thread_memory=ADDRESS,
+    thread_rows=COUNT,  # offsets in it
+    thread_scores=COUNT,
+    thread_head=COUNT,
+    thread_state=COUNT,
+    thread_piece=COUNT,
+)
+
+
+def padded(n: int) -> int:
+    """n rounded up to a multiple of PADDING."""
+    return -(-n // PADDING) * PADDING

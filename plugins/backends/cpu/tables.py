@@ -1,0 +1,152 @@
+"""The records that kernels read, filled from a model, from rings and from a batch; see `records`.
+
+The objects here own or hold on to every piece of memory whose address they write down.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringlet.core.batch import Batch
+from ringlet.core.config import ModelConfig
+from ringlet.core.quantization import BLOCK_FORMATS
+from ringlet.core.ring_cache import RingCache
+from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+from ringlet.plugins.backends.cpu import records
+from ringlet.plugins.backends.cpu.records import padded
+
+RING_FORMATS = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16"}
+
+
+def address(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+class ModelTable:
+    """A model as records: `record` holds one records.MODEL."""
+
+    def __init__(self, config: ModelConfig, weights: ModelWeights) -> None:
+        self._kept: list[object] = [weights]
+        self.config = config
+        self.ropes = list(dict.fromkeys(layer.rope for layer in config.layers if layer.rope is not None))
+        self.rope_of_layer = [-1 if layer.rope is None else self.ropes.index(layer.rope) for layer in config.layers]
+        self.record = np.zeros(1, records.MODEL)
+        model = self.record[0]
+        for name in ("d_model", "d_k", "d_v", "d_ff", "n_layers", "n_heads", "n_kv_heads"):
+            model[name] = getattr(config, name)
+        for name in ("gated", "norm_epsilon", "embedding_scale", "score_scale"):
+            model[name] = getattr(config, name)
+        model["score_soft_cap"], model["logit_soft_cap"] = config.score_soft_cap or 0, config.logit_soft_cap or 0
+        model["layer_norm"], model["parallel"] = config.norm == "layer", config.residual == "parallel"
+        model["activation"] = records.ACTIVATIONS.index(config.activation)
+        model["n_ropes"] = len(self.ropes)
+        model["ropes"] = self._keep(self._rope_records())
+        model["layers"] = self._keep(self._layer_records(weights.layers))
+        self._matrix(model["embedding"], weights.embedding)
+        self._matrix(model["W_t"], weights.W_t, weights.b_t)
+        self._matrix(model["positions"], weights.positions)
+        self._norm(model["final_norm"], weights.final_norm, weights.final_norm_bias)
+
+    @property
+    def angle_width(self) -> int:
+        """Float32 values that a row of cosines takes."""
+        return padded(max((len(rope.frequencies) for rope in self.ropes), default=1))
+
+    @property
+    def row_values(self) -> int:
+        """Float32 values that the rows take that a thread unpacks together: of weights, keys or values."""
+        config = self.config
+        columns = max(config.d_model, config.d_ff, config.n_heads * config.d_v, config.d_k)
+        return max(4 * padded(columns), records.VALUE_ROWS * padded(config.d_v))
+
+    def _layer_records(self, layers: tuple[LayerWeights, ...]) -> np.ndarray:
+        table = np.zeros(len(layers), records.LAYER)
+        for record, layer, rope in zip(table, layers, self.rope_of_layer, strict=True):
+            for name in ("q", "k", "v", "o", "gate", "up", "down"):
+                self._matrix(record[f"W_{name}"], getattr(layer, f"W_{name}"), getattr(layer, f"b_{name}"))
+            self._norm(record["attention_norm"], layer.attention_norm, layer.attention_norm_bias)
+            self._norm(record["feed_forward_norm"], layer.feed_forward_norm, layer.feed_forward_norm_bias)
+            self._norm(record["attention_post_norm"], layer.attention_post_norm)
+            self._norm(record["feed_forward_post_norm"], layer.feed_forward_post_norm)
+            record["q_norm"], record["k_norm"] = self._vector(layer.q_norm), self._vector(layer.k_norm)
+            record["rope"] = rope
+        return table
+
+    def _rope_records(self) -> np.ndarray:
+        table = np.zeros(max(1, len(self.ropes)), records.ROPE)
+        for record, rope in zip(table, self.ropes, strict=False):
+            record["frequencies"] = self._keep(np.array(rope.frequencies, np.float64))
+            record["n_pairs"], record["magnitude"] = len(rope.frequencies), rope.magnitude
+            record["adjacent"] = rope.pairing == "adjacent"
+        return table
+
+    def _matrix(self, record: np.void, matrix: Matrix | None, bias: np.ndarray | None = None) -> None:
+        if matrix is None:
+            return
+        data = matrix.data if matrix.data.strides[1] == 1 else np.ascontiguousarray(matrix.data)
+        record["address"], record["row_bytes"] = self._keep(data), data.strides[0]
+        record["format"] = BLOCK_FORMATS[matrix.format].gguf_type
+        record["n_rows"], record["n_columns"] = matrix.shape
+        record["bias"] = self._vector(bias)
+
+    def _norm(self, record: np.void, weight: np.ndarray | None, bias: np.ndarray | None = None) -> None:
+        record["weight"], record["bias"] = self._vector(weight), self._vector(bias)
+
+    def _vector(self, vector: np.ndarray | None) -> int:
+        """Address of a padded float32 copy, or 0."""
+        if vector is None:
+            return 0
+        copy = np.zeros(padded(len(vector)), np.float32)
+        copy[: len(vector)] = vector
+        return self._keep(copy)
+
+    def _keep(self, array: np.ndarray) -> int:
+        self._kept.append(array)
+        return address(array)
+
+
+class RingTable:
+    """A ring as records, and the rotations that its sinks need beside those of the tokens."""
+
+    def __init__(self, ring: RingCache, model: ModelTable) -> None:
+        self._memory = ring.keys, ring.values
+        self.capacity = max(layer.capacity for layer in ring.layout.layers)
+        self.table = np.zeros(len(ring.layout.layers), records.RING_LAYER)
+        rotations: dict[tuple[int, int], int] = {}
+        for index, (record, layer) in enumerate(zip(self.table, ring.layout.layers, strict=True)):
+            keys, values = ring.keys[index], ring.values[index]
+            self._check(keys, layer.slots, model.config.d_k, model.config)
+            self._check(values, layer.slots, model.config.d_v, model.config)
+            if not (
+                1 <= layer.capacity <= layer.slots and 0 <= layer.sinks < layer.slots and keys.dtype == values.dtype
+            ):
+                raise ValueError(f"a ring of {layer}, {keys.dtype} keys and {values.dtype} values")
+            record["keys"], record["values"] = address(keys), address(values)
+            record["format"] = BLOCK_FORMATS[RING_FORMATS[keys.dtype]].gguf_type
+            record["key_bytes"], record["value_bytes"] = keys.strides[1], values.strides[1]
+            record["slots"], record["capacity"], record["sinks"] = layer.slots, layer.capacity, layer.sinks
+            if layer.sinks and model.rope_of_layer[index] >= 0:
+                rotation = (model.rope_of_layer[index], layer.capacity - 1)
+                record["sink_angles"] = rotations.setdefault(rotation, len(rotations))
+        self.rotations = np.array(list(rotations), np.int64).reshape(-1, 2)  # rope and position of each
+
+    @staticmethod
+    def _check(array: np.ndarray, slots: int, width: int, config: ModelConfig) -> None:
+        shape = (config.n_kv_heads, slots, width)
+        if array.shape != shape or array.dtype not in RING_FORMATS or not array.flags.c_contiguous:
+            raise ValueError(f"a ring's memory is {array.shape} of {array.dtype}, not {shape} of float32 or float16")
+
+
+class Rotations:
+    """The angle rows of a step: each rope at each token's position, then the rings' own."""
+
+    def __init__(self, model: ModelTable, batch: Batch, rings: list[RingTable]) -> None:
+        n_tokens, n_ropes = len(batch.token_ids), len(model.ropes)
+        own = [table.rotations for table in rings]
+        self.first_of_ring = n_ropes * n_tokens + np.cumsum([0, *map(len, own)])[:-1]
+        self.rows = np.empty(n_ropes * n_tokens + sum(map(len, own)), records.ANGLE_ROW)
+        self.rows["rope"][: n_ropes * n_tokens] = np.repeat(np.arange(n_ropes), n_tokens)
+        self.rows["position"][: n_ropes * n_tokens] = np.tile(batch.positions, n_ropes)
+        if len(self.rows) > n_ropes * n_tokens:
+            extra = np.concatenate(own)
+            self.rows["rope"][n_ropes * n_tokens :], self.rows["position"][n_ropes * n_tokens :] = extra.T
