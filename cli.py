@@ -133,6 +133,7 @@ def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose
 @click.pass_obj
 def generate(
     state: CommandState,
+    /,
     prompt: str,
     sampler: str,
     seed: int | None,
@@ -202,7 +203,7 @@ def tokenize(text: str, model: str | None, no_special: bool, parse_special: bool
 @json_option
 @verbose_option
 @click.pass_obj
-def perplexity(state: CommandState, file: str, context: int, as_json: bool, verbose: bool, **loading: Any) -> None:
+def perplexity(state: CommandState, /, file: str, context: int, as_json: bool, verbose: bool, **loading: Any) -> None:
     """How well a model predicts the text in FILE ("-": standard input), in windows as llama.cpp measures it."""
     from ringlet.core.perplexity import perplexity as measure
 

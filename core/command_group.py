@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,7 @@ class RootGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self.commands, *self._from_plugins(ctx)})
 
-    def _from_plugins(self, ctx: click.Context) -> dict[str, click.Command]:
+    def _from_plugins(self, ctx: click.Context) -> Mapping[str, click.Command]:
         """The plugins' commands by name."""
         collected = PluginCommands(taken=self.commands)
         ctx.ensure_object(CommandState).plugins.add_commands(collected)
@@ -83,7 +83,7 @@ class RootGroup(click.Group):
 class PluginCommands(click.Group):
     """What plugins are handed to add their commands to. taken: names they may not use."""
 
-    def __init__(self, taken: dict[str, click.Command]) -> None:
+    def __init__(self, taken: Collection[str]) -> None:
         super().__init__()
         self._taken = taken
 
@@ -124,11 +124,14 @@ def take_plugin_option(command: click.Command) -> None:
 
 
 class OneLineError(click.ClickException):
-    """Printed as "Error: …"."""
+    """Printed as "Error: …"; exit code 1."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
-        self.exit_code = exit_code
+
+
+class UserError(OneLineError):
+    exit_code = 2
 
 
 @contextmanager
@@ -145,11 +148,11 @@ def errors_become_exit_codes() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
     except RingletError as error:
         print_traceback_if_wanted()
-        raise OneLineError(str(error), 2) from error
+        raise UserError(str(error)) from error
     except Exception as error:
         print_traceback_if_wanted()
         text = f"{type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 to see where)"
-        raise OneLineError(text, 1) from error
+        raise OneLineError(text) from error
 
 
 def print_traceback_if_wanted() -> None:

@@ -17,7 +17,7 @@ def read_text_argument(text: str) -> str:
     """The argument itself, or all of standard input for "-"."""
     if text != "-":
         return text
-    return decode(click.get_binary_stream("stdin").read(), "standard input")
+    return decode(sys.stdin.buffer.read(), "standard input")
 
 
 def read_text_file(path: str) -> str:

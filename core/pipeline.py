@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import cached_property
 from time import perf_counter
@@ -160,7 +160,7 @@ class Pipeline:
         seed: int | None = None,
         stop: str | Iterable[str] = (),
         ignore_eos: bool = False,
-    ) -> Iterator[Chunk]:
+    ) -> Generator[Chunk, None, None]:
         """Complete one prompt, a Chunk for each token as it is drawn. Closing the iterator cancels.
 
         The arguments are those of `generate`, and are checked at once.
@@ -170,7 +170,7 @@ class Pipeline:
         requests = self._requests([prompt], max_tokens, sampler, seed, stop, ignore_eos, 1)
         return self._chunks_of(requests)
 
-    def _chunks_of(self, requests: list[Request]) -> Iterator[Chunk]:
+    def _chunks_of(self, requests: list[Request]) -> Generator[Chunk, None, None]:
         with closing(self._run(requests)) as run:
             for _, chunk in run:
                 yield chunk

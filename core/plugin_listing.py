@@ -14,7 +14,7 @@ def plugin_rows(plugins: PluginManager) -> list[dict[str, Any]]:
 
 
 def _row(registered: Registered) -> dict[str, Any]:
-    row = {
+    row: dict[str, Any] = {
         "kind": registered.kind,
         "name": registered.name,
         "usage": registered.name,

@@ -43,7 +43,7 @@ def parse_sampler_spec(spec: str, plugins: PluginManager) -> tuple[SamplerStep, 
     if not isinstance(spec, str):
         raise RingletError(f'sampler is {spec!r}: a text such as "top_k=40,temperature=0.8" is needed')
     parser = _Parser(spec)
-    steps = []
+    steps: list[SamplerStep] = []
     while not parser.at_end:
         if steps:
             parser.expect(",")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.sampling import SamplerContext
 
 
@@ -29,5 +29,5 @@ def only(token_id: int, logits: np.ndarray) -> np.ndarray:
 
 
 @hookimpl
-def register_samplers(register) -> None:
+def register_samplers(register: Register) -> None:
     register(Greedy)

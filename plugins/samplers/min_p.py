@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
 
@@ -33,5 +33,5 @@ class MinP:
 
 
 @hookimpl
-def register_samplers(register) -> None:
+def register_samplers(register: Register) -> None:
     register(MinP)

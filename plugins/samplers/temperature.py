@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
 from ringlet.plugins.samplers.greedy import only
@@ -38,5 +38,5 @@ class Temperature:
 
 
 @hookimpl
-def register_samplers(register) -> None:
+def register_samplers(register: Register) -> None:
     register(Temperature)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
 
@@ -47,5 +47,5 @@ def kth_largest(values: np.ndarray, k: int) -> np.floating:
 
 
 @hookimpl
-def register_samplers(register) -> None:
+def register_samplers(register: Register) -> None:
     register(TopK)
