@@ -7,14 +7,12 @@ import re
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers
 
-from ringlet.tokenization.byte_alphabet import bytes_of_alphabet
-from ringlet.tokenization.gguf_codec import GGUFCodec
-from ringlet.tokenization.gguf_vocabulary import BYTE, NORMAL, GGUFVocabulary
+from ringlet.tokenization.byte_alphabet import BYTE_ALPHABET, bytes_of_alphabet
+from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec, usable_ids
+from ringlet.tokenization.gguf_vocabulary import GGUFVocabulary
 from ringlet.tokenization.huggingface import guarded
-from ringlet.tokenization.huggingface_json import is_byte_token
 from ringlet.tokenization.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 
-SPACE_MARK = "▁"  # U+2581
 _NEWLINES = re.compile("(\n+)")
 
 
@@ -24,19 +22,22 @@ class BytePairCodec(GGUFCodec):
     def __init__(self, vocabulary: GGUFVocabulary) -> None:
         kind = _pre_tokenizer(vocabulary)
         super().__init__(vocabulary, kind.adds_bos)
-        self._library = tokenizers.Tokenizer(
-            _merges_model(vocabulary, self.special_ids, ignore_merges=kind.whole_words)
-        )
+        ids = usable_ids(vocabulary, self.special_ids)
+        # A byte without a token keeps its neighbours apart; it leaves the result afterwards.
+        missing = [letter for letter in BYTE_ALPHABET if letter not in ids]
+        ids.update(zip(missing, range(self.n_tokens, self.n_tokens + len(missing)), strict=True))
+        self._lacks_bytes = bool(missing)
+        self._library = tokenizers.Tokenizer(_merges_model(vocabulary, ids, ignore_merges=kind.whole_words))
         splits = [pre_tokenizers.Split(Regex(split), "isolated") for split in kind.splits]
         to_alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         self._library.pre_tokenizer = pre_tokenizers.Sequence([*splits, to_alphabet])
 
     def _encode_part(self, text: str, after_token: bool) -> list[int]:
-        return self._library.encode(text, add_special_tokens=False).ids
+        ids = self._library.encode(text, add_special_tokens=False).ids
+        return [i for i in ids if i < self.n_tokens] if self._lacks_bytes else ids
 
-    def _bytes_of(self, token_id: int) -> bytes:
-        text = self._tokens[token_id]
-        return bytes_of_alphabet(text) if self._kinds[token_id] == NORMAL else text.encode()
+    def _text_bytes(self, text: str) -> bytes:
+        return bytes_of_alphabet(text)
 
 
 class SpaceMarkPairCodec(GGUFCodec):
@@ -46,7 +47,8 @@ class SpaceMarkPairCodec(GGUFCodec):
 
     def __init__(self, vocabulary: GGUFVocabulary) -> None:
         super().__init__(vocabulary, adds_bos=True)
-        self._library = tokenizers.Tokenizer(_merges_model(vocabulary, self.special_ids, byte_fallback=True))
+        ids = usable_ids(vocabulary, self.special_ids)
+        self._library = tokenizers.Tokenizer(_merges_model(vocabulary, ids, byte_fallback=True))
 
     def _encode_part(self, text: str, after_token: bool) -> list[int]:
         ids: list[int] = []
@@ -55,11 +57,8 @@ class SpaceMarkPairCodec(GGUFCodec):
             ids.extend(self._library.encode(part, add_special_tokens=False).ids if newlines is None else [newlines])
         return ids
 
-    def _bytes_of(self, token_id: int) -> bytes:
-        text, kind = self._tokens[token_id], self._kinds[token_id]
-        if kind == BYTE and is_byte_token(text):
-            return bytes([int(text[3:5], 16)])
-        return (text.replace(SPACE_MARK, " ") if kind == NORMAL else text).encode()
+    def _text_bytes(self, text: str) -> bytes:
+        return text.replace(SPACE_MARK, " ").encode()
 
 
 def _pre_tokenizer(vocabulary: GGUFVocabulary) -> PreTokenizer:
@@ -70,19 +69,15 @@ def _pre_tokenizer(vocabulary: GGUFVocabulary) -> PreTokenizer:
     return PRE_TOKENIZERS[name]
 
 
-def _merges_model(vocabulary: GGUFVocabulary, special_ids: frozenset[int], **options: bool) -> models.BPE:
-    """The library's model, without the control tokens, which no text may become."""
-    ids = vocabulary.ids
-    usable = dict(ids)
-    for token_id in special_ids:
-        del usable[vocabulary.tokens[token_id]]
+def _merges_model(vocabulary: GGUFVocabulary, ids: dict[str, int], **options: bool) -> models.BPE:
+    """The library's model of these tokens and of the merges among them."""
     merges = []
     for merge in dict.fromkeys(vocabulary.merges):
         at = merge.find(" ", 1)
         left, right = merge[:at], merge[at + 1 :]
-        if at < 0 or left not in ids or right not in ids or left + right not in ids:
+        if at < 0 or left not in vocabulary.ids or right not in vocabulary.ids or left + right not in vocabulary.ids:
             raise vocabulary.error(f"tokenizer.ggml.merges has {merge!r}, which joins no two tokens to a third")
-        if left in usable and right in usable and left + right in usable:
+        if left in ids and right in ids and left + right in ids:
             merges.append((left, right))
     what = f"{vocabulary.name}: tokenizer.ggml.merges are not what `tokenizers` {tokenizers.__version__} reads"
-    return guarded(lambda: models.BPE(usable, merges, **options), what)
+    return guarded(lambda: models.BPE(ids, merges, **options), what)

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from ringlet.tokenization.codec import ByteCodec
-from ringlet.tokenization.gguf_vocabulary import CONTROL, UNKNOWN, USER_DEFINED, GGUFVocabulary
+from ringlet.tokenization.gguf_vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, GGUFVocabulary
+from ringlet.tokenization.huggingface_json import is_byte_token
+
+SPACE_MARK = "▁"  # U+2581, a space in SentencePiece's vocabularies
 
 
 class GGUFCodec(ByteCodec):
@@ -47,8 +50,16 @@ class GGUFCodec(ByteCodec):
         """Ids of a text that holds no whole token; after_token: it begins the text or follows one."""
 
     @abstractmethod
+    def _text_bytes(self, text: str) -> bytes:
+        """The bytes of a normal token."""
+
     def _bytes_of(self, token_id: int) -> bytes:
-        """What `token_bytes` gives, for an id that has a token."""
+        text, kind = self._tokens[token_id], self._kinds[token_id]
+        if kind == NORMAL:
+            return self._text_bytes(text)
+        if kind == BYTE and is_byte_token(text):
+            return bytes([int(text[3:5], 16)])
+        return text.encode() if kind in (USER_DEFINED, CONTROL, UNKNOWN) else b""
 
     def token_bytes(self, token_id: int) -> bytes:
         known = self._bytes.get(token_id)
@@ -61,6 +72,14 @@ class GGUFCodec(ByteCodec):
 
     def token_text(self, token_id: int) -> str | None:
         return self._tokens[token_id] if 0 <= token_id < self.n_tokens else None
+
+
+def usable_ids(vocabulary: GGUFVocabulary, special_ids: frozenset[int]) -> dict[str, int]:
+    """Ids by text of the tokens that a text may become: all but control tokens."""
+    ids = dict(vocabulary.ids)
+    for token_id in special_ids:
+        del ids[vocabulary.tokens[token_id]]
+    return ids
 
 
 def _edge(vocabulary: GGUFVocabulary, role: str, default: bool) -> tuple[int, ...]:

@@ -71,7 +71,7 @@ class HuggingFaceCodec(Codec):
         return tokenizers.Tokenizer.from_str(json.dumps(hidden))
 
     @cached_property
-    def n_tokens(self) -> int:  # type: ignore[override]
+    def n_tokens(self) -> int:
         return max(self._library.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def token_id(self, text: str) -> int | None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ringlet.core.errors import RingletError
-from ringlet.tokenization.gguf_codec import GGUFCodec
-from ringlet.tokenization.gguf_vocabulary import BYTE, NORMAL, GGUFVocabulary
-from ringlet.tokenization.huggingface_json import is_byte_token
+from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec, usable_ids
+from ringlet.tokenization.gguf_vocabulary import GGUFVocabulary
 from ringlet.tokenization.score_merges import ScoreMerger
-
-SPACE_MARK = "▁"  # U+2581
 
 
 class SentencePieceCodec(GGUFCodec):
@@ -23,10 +20,7 @@ class SentencePieceCodec(GGUFCodec):
         self._name = vocabulary.name
         self._unknown = vocabulary.named_ids.get("unknown")
         self.strips_space = self._prefixes_space = vocabulary.flags.get("add_space_prefix", True)
-        usable = dict(vocabulary.ids)
-        for token_id in self.special_ids:  # no text may become a control token
-            del usable[self._tokens[token_id]]
-        self._merger = ScoreMerger(usable, vocabulary.scores)
+        self._merger = ScoreMerger(usable_ids(vocabulary, self.special_ids), vocabulary.scores)
 
     def _encode_part(self, text: str, after_token: bool) -> list[int]:
         if after_token and self._prefixes_space:
@@ -46,8 +40,5 @@ class SentencePieceCodec(GGUFCodec):
             ids.append(token_id)
         return ids
 
-    def _bytes_of(self, token_id: int) -> bytes:
-        text, kind = self._tokens[token_id], self._kinds[token_id]
-        if kind == BYTE and is_byte_token(text):
-            return bytes([int(text[3:5], 16)])
-        return (text.replace(SPACE_MARK, " ") if kind == NORMAL else text).encode()
+    def _text_bytes(self, text: str) -> bytes:
+        return text.replace(SPACE_MARK, " ").encode()
