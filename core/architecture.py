@@ -65,7 +65,7 @@ class SourceTable:
         optional_biases: those that a model has if the file has them.
     transposed: weights stored with the inputs first.
     norm_offset: what to add to the norms' stored weights.
-    required: keys → the one value that is supported, which is also what a missing key means.
+    required: flags → the one value that is supported, which is also what a missing key means.
     harmless_keys, harmless_tensors: patterns of what does not change the result.
     """
 
@@ -81,7 +81,7 @@ class SourceTable:
     optional_biases: str = ""
     transposed: str = ""
     norm_offset: float = 0.0
-    required: Mapping[str, Any] = field(default_factory=dict)
+    required: Mapping[str, bool] = field(default_factory=dict)
     harmless_keys: tuple[str, ...] = ()
     harmless_tensors: tuple[str, ...] = ()
 
@@ -138,8 +138,8 @@ def read_config(
     Raises FormatError.
     """
     for key, supported in table.required.items():
-        if config.value(key, supported) != supported:
-            config.refuse(key, f"only {supported} is supported")
+        if config.flag(key, supported) != supported:
+            config.refuse(key, f"only {str(supported).lower()} is supported")
     known: Fields = dict(architecture.recipe)
     read_fields(WHOLE_FIELDS, table, config, known)
     complete_sizes(known, config, table, tensors)

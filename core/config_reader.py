@@ -5,7 +5,6 @@ A value of the wrong kind, a missing key, and a key that nobody read are each re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from reprlib import repr as short
@@ -16,6 +15,7 @@ import numpy as np
 from ringlet.core.config import LARGEST_SIZE
 from ringlet.core.errors import FormatError
 
+LARGEST_NUMBER = 1e300  # a larger whole number would not fit a float
 REQUIRED: Any = object()
 
 
@@ -63,8 +63,8 @@ class ConfigReader:
         value = self.value(key, default)
         if value is default:
             return value
-        if not _is_number(value, (int, float, np.number)) or not 0 < value < LARGEST_SIZE or math.isnan(value):
-            self.refuse(key, f"a positive number below {LARGEST_SIZE} is needed")
+        if not _is_number(value, (int, float, np.number)) or not 0 < value < LARGEST_NUMBER:
+            self.refuse(key, "a positive number is needed")
         return float(value)
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
@@ -95,7 +95,8 @@ class ConfigReader:
 
     def refuse(self, key: str, need: str) -> NoReturn:
         """Raises FormatError: the key's value is not what is needed."""
-        raise FormatError(f"{self.file}: {self.prefix}{key} is {short(self._values[key])}: {need}")
+        value = short(self._values[key]) if key in self._values else "missing"
+        raise FormatError(f"{self.file}: {self.prefix}{key} is {value}: {need}")
 
     def refuse_unread(self, harmless: Collection[str]) -> None:
         """Raises FormatError for a key that was not read, has a value, and matches none of the harmless patterns."""

@@ -101,7 +101,8 @@ class Layers:
         windows = self.windows(config, sizes["n_layers"])
         if self.base is None:
             return tuple(LayerConfig(window, None) for window in windows)
-        everywhere, local = self.read_ropes(config, sizes, factors)
+        with np.errstate(all="ignore"):  # what comes of an absurd base is refused below
+            everywhere, local = self.read_ropes(config, sizes, factors)
         return tuple(LayerConfig(window, everywhere if window is None else local) for window in windows)
 
     def read_ropes(
@@ -110,7 +111,7 @@ class Layers:
         """The RoPE of layers that see all, and of those with a window."""
         raise NotImplementedError
 
-    def rope(self, frequencies: np.ndarray, magnitude: float, config: ConfigReader) -> Rope:
+    def make_rope(self, frequencies: np.ndarray, magnitude: float, config: ConfigReader) -> Rope:
         if not np.all(np.isfinite(frequencies)):
             raise FormatError(f"{config.file}: the RoPE's base and scaling give frequencies that are no numbers")
         return Rope(tuple(frequencies.tolist()), self.pairing, magnitude)
@@ -146,24 +147,24 @@ class HuggingFaceLayers(Layers):
         kind = given.choice("rope_type", kinds, given.choice("type", kinds, "default"))
         frequencies, magnitude = rope.plain(width, base), 1.0
         if kind == "default":
-            return self.rope(frequencies, magnitude, config)
+            return self.make_rope(frequencies, magnitude, config)
         factor = given.number("factor")
         if kind == "linear":
-            return self.rope(rope.linear(frequencies, factor), magnitude, config)
+            return self.make_rope(rope.linear(frequencies, factor), magnitude, config)
         original = given.whole("original_max_position_embeddings", sizes["context_length"])
         original = config.whole("original_max_position_embeddings", original)
         if kind == "llama3":
             low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
             if low >= high:
                 given.refuse("high_freq_factor", f"more than low_freq_factor ({low}) is needed")
-            return self.rope(rope.llama3(frequencies, factor, low, high, original), magnitude, config)
+            return self.make_rope(rope.llama3(frequencies, factor, low, high, original), magnitude, config)
         fast, slow = given.number("beta_fast", 32.0), given.number("beta_slow", 1.0)
         frequencies = yarn_frequencies(config, width, base, factor, original, fast, slow, given.flag("truncate", True))
         weight, all_weight = given.number("mscale", None), given.number("mscale_all_dim", None)
         magnitude = rope.yarn_magnitude(factor)
         if weight and all_weight:
             magnitude = rope.yarn_magnitude(factor, weight) / rope.yarn_magnitude(factor, all_weight)
-        return self.rope(frequencies, given.number("attention_factor", magnitude), config)
+        return self.make_rope(frequencies, given.number("attention_factor", magnitude), config)
 
 
 class GgufLayers(Layers):
@@ -181,22 +182,21 @@ class GgufLayers(Layers):
         divisors = 1.0 if factors is None else factors.astype(np.float64)
         kinds = {kind: kind for kind in ("none", "linear", "yarn")}
         kind = config.choice("rope.scaling.type", kinds, "linear")
-        factor = config.number("rope.scaling.factor", 1.0) if config.value("rope.scaling.factor", 0) != 0 else 1.0
+        factor = config.number("rope.scaling.factor", 1.0)
         frequencies, magnitude = rope.plain(width, base), config.number("rope.scaling.attn_factor", 1.0)
         if kind == "linear":
             frequencies = rope.linear(frequencies, factor)
         elif kind == "yarn":
             original = config.whole("rope.scaling.original_context_length", sizes["context_length"])
-            fast, slow = (
-                config.number(f"rope.scaling.yarn_beta_{end}", turns) for end, turns in (("fast", 32.0), ("slow", 1.0))
-            )
+            fast = config.number("rope.scaling.yarn_beta_fast", 32.0)
+            slow = config.number("rope.scaling.yarn_beta_slow", 1.0)
             frequencies = yarn_frequencies(config, width, base, factor, original, fast, slow, True)
             magnitude *= rope.yarn_magnitude(factor)
-        shared = self.rope(frequencies / divisors, magnitude, config)
+        shared = self.make_rope(frequencies / divisors, magnitude, config)
         if self.local_base is None:
             return shared, shared
         local_base = config.number("rope.freq_base_swa", self.local_base)
-        return shared, self.rope(rope.plain(width, local_base) / divisors, 1.0, config)
+        return shared, self.make_rope(rope.plain(width, local_base) / divisors, 1.0, config)
 
 
 def yarn_frequencies(

@@ -45,7 +45,7 @@ def load_gguf(
         raise FormatError(f"{path}: general.architecture is missing")
     architecture, table = find_table(kind, "gguf", architectures, str(path))
     prefix = f"{kind}."
-    values = {key.removeprefix(prefix): value for key, value in opened.metadata.items() if key.startswith(prefix)}
+    values = {key.removeprefix(prefix): opened.metadata[key] for key in opened.metadata if key.startswith(prefix)}
     config = ConfigReader(values, str(path), ignored, prefix)
     return load_tables(architecture, table, config, opened.tensors, HARMLESS_GGUF_KEYS)
 

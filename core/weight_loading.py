@@ -59,12 +59,12 @@ def load_weights(
     outside = {name: loader.take(name, None, shape) for name, shape in model_shapes(config, biases).items()}
     shapes = layer_shapes(config, biases)
     layers = [
-        LayerWeights(**{name: loader.take(name, layer, shape) for name, shape in shapes.items()})  # type: ignore[arg-type]
+        LayerWeights(**{name: loader.take(name, layer, shape) for name, shape in shapes.items()})
         for layer in range(config.n_layers)
     ]
     loader.refuse_unused()
     outside.setdefault("W_t", outside["embedding"])
-    return ModelWeights(layers=tuple(layers), **outside)  # type: ignore[arg-type]
+    return ModelWeights(layers=tuple(layers), **outside)
 
 
 class WeightLoader:
@@ -108,7 +108,7 @@ class WeightLoader:
     def find(self, name: str) -> StoredTensor:
         tensor = self.table.find(name, self.tensors)
         if tensor is None:
-            raise FormatError(f"{self.file}: the tensor {next(iter(self.table.prefixes), '')}{name} is missing")
+            raise FormatError(f"{self.file}: the tensor {name} is missing")
         self.used.add(tensor.name)
         return tensor
 
@@ -146,7 +146,8 @@ def transpose(tensor: StoredTensor) -> Matrix:
     block = BLOCK_FORMATS.get(tensor.format)
     if block is None or block.n_weights != 1:
         raise FormatError(
-            f"tensor {tensor.name} is stored as {tensor.format}, inputs first: F32, F16 or BF16 is needed"
+            f"{tensor.path}: tensor {tensor.name} is stored inputs first, as {tensor.format}: "
+            "F32, F16 or BF16 is needed"
         )
     n_inputs, n_outputs = tensor.shape
     items = np.asarray(tensor.data).reshape(n_inputs, n_outputs, block.n_bytes)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from ringlet.core.config import ModelConfig
 from ringlet.core.formats.gguf import open_gguf
@@ -41,3 +43,13 @@ def open_tiny(name: str, form: str = "hf") -> TinyModel:
         config, weights = load_gguf(open_gguf(folder / "model.gguf"), architectures())
     with np.load(folder / "logits.npz") as stored:
         return TinyModel(config, weights, stored["ids"].tolist(), stored["logits"])
+
+
+def copy_model(name: str, folder: Path, changes: dict | None = None, tensors: dict | None = None) -> Path:
+    """A tiny model's directory with other keys in config.json and other tensors; None takes one away."""
+    values = json.loads((FOLDER / name / "config.json").read_text()) | (changes or {})
+    kept = {key: value for key, value in values.items() if value is not None or key not in (changes or {})}
+    (folder / "config.json").write_text(json.dumps(kept))
+    held = load_file(FOLDER / name / "model.safetensors") | (tensors or {})
+    save_file({key: value for key, value in held.items() if value is not None}, folder / "model.safetensors")
+    return folder

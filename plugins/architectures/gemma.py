@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from ringlet.core.architecture import Architecture, Key
-from ringlet.core.hookspecs import hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers, window_but_every_nth
+from ringlet.core.hookspecs import Register, hookimpl
+from ringlet.core.layers import GgufLayers, HuggingFaceLayers, WindowReader, window_but_every_nth
 from ringlet.plugins.architectures.llama import Llama
 
 LAYERS_OF_27B = (46, 62)  # Gemma 2, Gemma 3
@@ -26,11 +26,11 @@ def score_scale(sizes: dict[str, Any]) -> float:
     return (sizes["d_model"] / sizes["n_heads"] if is_27b else sizes["d_k"]) ** -0.5
 
 
-def hf_windows(every_nth: int):
+def hf_windows(every_nth: int) -> WindowReader:
     return window_but_every_nth("sliding_window", "sliding_window_pattern", default=4096, n=every_nth)
 
 
-def gguf_windows(every_nth: int, default: int | None):
+def gguf_windows(every_nth: int, default: int | None) -> WindowReader:
     return window_but_every_nth(
         "attention.sliding_window", "attention.sliding_window_pattern", default=default, n=every_nth
     )
@@ -152,7 +152,7 @@ class Gemma3Multimodal(Architecture):
 
 
 @hookimpl
-def register_architectures(register) -> None:
+def register_architectures(register: Register) -> None:
     register(Gemma2)
     register(Gemma3)
     register(Gemma3Multimodal)

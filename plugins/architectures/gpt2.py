@@ -6,7 +6,7 @@ from typing import Any
 
 from ringlet.core.architecture import Architecture, SourceTable
 from ringlet.core.common_names import GGUF_KEYS, GGUF_WEIGHTS
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.layers import GgufLayers, HuggingFaceLayers
 
 BIASES = "b_q b_k b_v b_o b_up b_down attention_norm_bias feed_forward_norm_bias final_norm_bias"
@@ -66,7 +66,7 @@ class GPT2(Architecture):
         biases=BIASES,
         transposed="W_q W_k W_v W_o W_up W_down",
         layers=HuggingFaceLayers(base=None),
-        required={"scale_attn_weights": True},
+        required={"scale_attn_weights": True, "is_causal": True},
         harmless_keys=("n_ctx", "reorder_and_upcast_attn"),
         harmless_tensors=("*h.*.attn.bias", "*h.*.attn.masked_bias"),
     )
@@ -85,10 +85,11 @@ class GPT2(Architecture):
         },
         biases=BIASES,
         layers=GgufLayers(base=None),
+        required={"attention.causal": True},
         harmless_keys=("rope.dimension_count",),
     )
 
 
 @hookimpl
-def register_architectures(register) -> None:
+def register_architectures(register: Register) -> None:
     register(GPT2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ringlet.core.architecture import Architecture, SourceTable
 from ringlet.core.common_names import GGUF_KEYS, GGUF_WEIGHTS, HF_KEYS
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.layers import GgufLayers, HuggingFaceLayers, window_everywhere
 
 HF_WEIGHTS = {
@@ -59,6 +59,7 @@ class Llama(Architecture):
         keys=GGUF_KEYS,
         weights=GGUF_WEIGHTS,
         optional_biases="b_q b_k b_v b_o b_gate b_up b_down",
+        required={"attention.causal": True},
         # The rows of W_q and W_k are permuted so that RoPE's pairs stand side by side.
         layers=GgufLayers(pairing="adjacent", windows=window_everywhere("attention.sliding_window")),
     )
@@ -79,6 +80,6 @@ class Mistral(Architecture):
 
 
 @hookimpl
-def register_architectures(register) -> None:
+def register_architectures(register: Register) -> None:
     register(Llama)
     register(Mistral)

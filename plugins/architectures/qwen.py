@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ringlet.core.architecture import Architecture
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.layers import GgufLayers, HuggingFaceLayers, window_in_late_layers
 from ringlet.plugins.architectures.llama import Llama
 
@@ -43,6 +43,6 @@ class Qwen3(Architecture):
 
 
 @hookimpl
-def register_architectures(register) -> None:
+def register_architectures(register: Register) -> None:
     register(Qwen2)
     register(Qwen3)

@@ -1,0 +1,52 @@
+"""What `inspect` tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tiny_models import FOLDER, architectures
+
+from ringlet.core.formats.gguf import open_gguf
+from ringlet.core.inspection import describe_weights, inspect_model
+from ringlet.core.model import load_model
+from ringlet.core.model_files import load_directory, load_gguf
+from ringlet.core.ring_cache import RingCache, RingLayout
+
+
+def test_the_embedded_model(embedded_path: Path) -> None:
+    model = load_model(None, architectures())
+    layout = RingLayout.of(model.config, 512, sinks=4, overflow="slide")
+    told = json.loads(json.dumps(inspect_model(model, layout)))
+    assert (told["architecture"], told["d_model"], told["d_k"], told["n_tokens"]) == ("llama", 192, 64, 6144)
+    assert told["tied"]
+    assert told["weights"]["W_q"] == {
+        "shape": [192, 192],
+        "count": 4,
+        "formats": {"F16": 4},
+        "bytes": 4 * 192 * 192 * 2,
+    }
+    assert told["weights"]["W_k"]["shape"] == [192, 64]
+    assert told["weights"]["W_t"]["shape"] == [192, 6144]
+    # All but the nine norms of 192 numbers, and the header, are matrices of 2 bytes a weight.
+    header = 8 + int.from_bytes((embedded_path / "model.safetensors").read_bytes()[:8], "little")
+    matrices = (embedded_path / "model.safetensors").stat().st_size - header - 9 * 192 * 2
+    assert told["weight_bytes"] == matrices == 2 * told["n_weights"]
+    for dtype, nbytes in told["ring"]["bytes"].items():
+        ring = RingCache(model.config, layout, dtype)
+        assert nbytes == sum(array.nbytes for array in [*ring.keys, *ring.values])
+
+
+def test_gpt2s_weights_apart() -> None:
+    """Shapes as the theory writes them, (inputs, outputs), though one file holds q, k and v fused and transposed."""
+    of_hf = describe_weights(load_directory(FOLDER / "gpt2", architectures())[1])
+    of_gguf = describe_weights(load_gguf(open_gguf(FOLDER / "gpt2" / "model.gguf"), architectures())[1])
+    assert of_hf == of_gguf
+    assert {name: of_hf[name]["shape"] for name in ("embedding", "W_q", "W_up", "W_down", "W_t", "positions")} == {
+        "embedding": [96, 36],
+        "W_q": [36, 36],
+        "W_up": [36, 144],
+        "W_down": [144, 36],
+        "W_t": [36, 96],
+        "positions": [64, 36],
+    }
