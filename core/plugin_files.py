@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 Stamp = tuple[int, int]
 _loaded: dict[str, tuple[Stamp, ModuleType]] = {}
@@ -38,7 +40,7 @@ def load_plugin_file(path: Path) -> ModuleType:
     known = _loaded.get(name)
     if known is not None and known[0] == stamp:
         return known[1]
-    loader = SourceFileLoader(name, str(path))
+    loader = _UncachedLoader(name, str(path))
     spec = spec_from_file_location(name, path, loader=loader)
     if spec is None:
         raise ImportError(f"{path} cannot be loaded as a module")
@@ -57,3 +59,10 @@ def module_name(path: Path) -> str:
     """Readable, and different for every path."""
     readable = re.sub(r"\W", "_", path.stem)
     return f"ringlet_plugin_{readable}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+
+
+class _UncachedLoader(SourceFileLoader):
+    """Leaves no __pycache__ beside the user's file, which would miss a change within a second."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError("not cached")

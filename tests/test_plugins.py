@@ -1,0 +1,245 @@
+"""Plugins from files, packages and RINGLET_PLUGINS; and what a faulty one gets."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringlet import PluginError, RingletError, SamplerChain
+from ringlet.core.plugin_manager import PluginManager, load_plugins
+
+SAMPLER = """
+from ringlet import hookimpl
+
+class {cls}:
+    name = "{name}"
+    def __call__(self, logits, context):
+        return logits
+
+@hookimpl
+def register_samplers(register):
+    register({cls})
+"""
+HOOK = "from ringlet import hookimpl\n\n@hookimpl\ndef "
+
+
+@pytest.fixture(autouse=True)
+def _no_plugins_from_outside(monkeypatch):
+    monkeypatch.delenv("RINGLET_PLUGINS", raising=False)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Makes an installed distribution with one entry point, its module holding the text."""
+
+    def make(name: str, module_text: str, version: str = "1.2") -> None:
+        folder = tmp_path / "site"
+        info = folder / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(f"[ringlet]\nplugin = {name}_module\n")
+        (folder / f"{name}_module.py").write_text(module_text)
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.delitem(sys.modules, f"{name}_module", raising=False)
+
+    return make
+
+
+def silent(files=()) -> tuple[PluginManager, list[str]]:
+    lines: list[str] = []
+    return PluginManager(files, lines.append), lines
+
+
+def test_built_in_plugins_are_there_by_name():
+    manager, lines = silent()
+    assert {"greedy", "temperature", "top_k", "top_p", "min_p"} <= set(manager.registry("sampler"))
+    assert "numpy" in manager.registry("backend")
+    assert {"llama", "gpt2", "gemma3", "qwen3"} <= set(manager.registry("architecture"))
+    assert dict(manager.registry("observer")) == {}
+    assert {found.origin for found in manager.registry("sampler").values()} == {"built-in"}
+    assert lines == []
+
+
+def test_a_file(write):
+    path = write("mine.py", '__version__ = "3.1"\n' + SAMPLER.format(cls="Mine", name="mine"))
+    found = silent([path])[0].find("sampler", "mine")
+    assert (found.cls.__name__, found.kind, found.origin, found.version) == ("Mine", "sampler", path, "3.1")
+    assert SamplerChain("mine,greedy", plugins=[path]).sample([1.0, 2.0]) == 1
+
+
+def test_an_installed_package(package):
+    package("shiny", SAMPLER.format(cls="Shiny", name="shiny"))
+    manager, lines = silent()
+    found = manager.find("sampler", "shiny")
+    assert (found.origin, found.version, lines) == ("shiny", "1.2", [])
+
+
+def test_paths_in_the_environment(write, monkeypatch):
+    paths = [write(f"{name}.py", SAMPLER.format(cls="S", name=name)) for name in ("one", "two")]
+    monkeypatch.setenv("RINGLET_PLUGINS", os.pathsep.join([*paths, "", " "]))
+    registry = silent()[0].registry("sampler")
+    assert [registry["one"].origin, registry["two"].origin] == paths
+    assert SamplerChain("one,two").sample([0.0]) == 0
+
+
+def test_files_of_the_same_name_do_not_clash(write):
+    first = write("a/plugin.py", SAMPLER.format(cls="A", name="a"))
+    second = write("b/plugin.py", SAMPLER.format(cls="B", name="b"))
+    registry = silent([first, second])[0].registry("sampler")
+    assert registry["a"].cls.__name__ == "A"
+    assert registry["b"].cls.__name__ == "B"
+    assert registry["a"].cls.__module__ != registry["b"].cls.__module__
+
+
+def test_a_file_named_twice_is_loaded_once(write, monkeypatch, tmp_path):
+    log = tmp_path / "log"
+    path = write("mine.py", f"open({str(log)!r}, 'a').write('x')\n" + SAMPLER.format(cls="Mine", name="mine"))
+    monkeypatch.setenv("RINGLET_PLUGINS", path)
+    (tmp_path / "sub").mkdir()
+    manager, lines = silent([path, str(tmp_path / "sub" / ".." / "mine.py")])
+    assert "mine" in manager.registry("sampler")
+    assert lines == []
+    assert silent([path])[0].find("sampler", "mine").cls is manager.find("sampler", "mine").cls
+    assert log.read_text() == "x"
+
+
+def test_a_changed_file_is_loaded_again(write):
+    path = write("mine.py", SAMPLER.format(cls="Mine", name="mine"))
+    assert "mine" in load_plugins([path]).registry("sampler")
+    write("mine.py", SAMPLER.format(cls="Mine", name="four"))  # of the same size, in the same second
+    registry = load_plugins([path]).registry("sampler")
+    assert "four" in registry
+    assert "mine" not in registry
+    assert load_plugins([path]) is load_plugins([path])
+
+
+FAULTS = [
+    ("import nothing_of_this_name", "import: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+    ("def f(:", "import: SyntaxError: "),
+    ("raise SystemExit(0)", "import: SystemExit: 0"),
+    ("raise OSError('two\\nlines')", "import: OSError: two lines"),
+    ("x = 1", "import: no function is marked @hookimpl"),
+    (HOOK + "register_sampler(register): ...", "import: there is no hook register_sampler; the hooks are register_"),
+    (HOOK + "register_samplers(wrong): ...", "import: PluginValidationError: .*wrong"),
+    (HOOK + "register_samplers(register): 1 / 0", "register_samplers: ZeroDivisionError: division by zero"),
+    (HOOK + "register_samplers(register): register(5)", "register_samplers: register.. takes a class, not int 5"),
+    (HOOK + "register_samplers(register): register(object)", "register_samplers: object has no name"),
+    (
+        HOOK + "register_samplers(register): register(type('T', (), {'name': 'a b'}))",
+        "register_samplers: T: the name 'a b' is not made of letters",
+    ),
+    (
+        HOOK + "register_samplers(register): register(type('T', (), {'name': 't'}))",
+        "register_samplers: T has neither __call__.* nor pick",
+    ),
+    (
+        HOOK + "register_samplers(register):\n"
+        "    class T:\n        name = 't'\n        def __init__(self, x: list): ...\n"
+        "        def pick(self, l, c): ...\n"
+        "    register(T)",
+        "register_samplers: .*T: parameter x is .*list.*: use int, float, bool or str",
+    ),
+    (
+        SAMPLER.format(cls="Mine", name="top_k"),
+        "register_samplers: the name 'top_k' is already taken by TopK .built-in.",
+    ),
+    (
+        HOOK + "register_backends(register): register(type('B', (), {'name': 'b'}))",
+        "register_backends: B is no subclass of ringlet.core.backend.Backend",
+    ),
+    (
+        "from ringlet.core.backend import Backend\n"
+        + HOOK
+        + "register_backends(register): register(type('B', (Backend,), {'name': 'b'}))",
+        "register_backends: B lacks forward",
+    ),
+    (
+        HOOK + "register_architectures(register): register(type('A', (), {'name': 'a'}))",
+        "register_architectures: A is no subclass of ringlet.core.architecture.Architecture",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS)
+def test_a_faulty_plugin_that_the_user_names_is_an_error_in_one_line(text, message, write):
+    path = write("faulty.py", text)
+    with pytest.raises(PluginError, match=f"^plugin {path}: {message}") as raised:
+        PluginManager([path])
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS)
+def test_a_faulty_plugin_that_is_found_is_reported_and_skipped(text, message, write, monkeypatch):
+    path = write("faulty.py", text)
+    good = write("good.py", SAMPLER.format(cls="Good", name="good"))
+    monkeypatch.setenv("RINGLET_PLUGINS", os.pathsep.join([path, good]))
+    manager, lines = silent()
+    for kind in ("sampler", "backend", "architecture"):
+        manager.registry(kind)
+    assert "good" in manager.registry("sampler")
+    assert manager.registry("sampler")["top_k"].origin == "built-in"
+    (line,) = lines
+    assert re.match(f"^plugin {path}: {message}.*\\(skipped\\)$", line)
+
+
+def test_a_faulty_package_is_reported_with_its_name(package):
+    package("rusty", "import nothing_of_this_name")
+    _, lines = silent()
+    assert lines == ["plugin rusty: import: ModuleNotFoundError: No module named 'nothing_of_this_name' (skipped)"]
+
+
+def test_an_unknown_name_says_which_plugins_failed(write, monkeypatch):
+    path = write("faulty.py", "import nothing_of_this_name")
+    monkeypatch.setenv("RINGLET_PLUGINS", path)
+    with pytest.raises(RingletError, match=f"unknown sampler 'faulty'.*; plugin {path}: import: ModuleNotFoundError"):
+        silent()[0].find("sampler", "faulty")
+
+
+def test_a_plugin_whose_hook_fails_registers_nothing_of_it(write, monkeypatch):
+    text = SAMPLER.format(cls="Half", name="half") + "    1 / 0\n"
+    monkeypatch.setenv("RINGLET_PLUGINS", write("half.py", text))
+    manager, lines = silent()
+    assert "half" not in manager.registry("sampler")
+    assert len(lines) == 1
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(PluginError, match=r"import: FileNotFoundError: there is no file .*gone.py"):
+        PluginManager([tmp_path / "gone.py"])
+
+
+def test_reports_go_to_standard_error(write, monkeypatch, capsys):
+    monkeypatch.setenv("RINGLET_PLUGINS", write("faulty.py", "1 / 0"))
+    PluginManager()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("Warning: plugin ")
+
+
+def test_built_in_plugins_are_cheap_to_import():
+    """Neither Numba nor anything as slow comes with the registries."""
+    code = (
+        "import sys\n"
+        "from ringlet.core.plugin_manager import PluginManager\n"
+        "manager = PluginManager()\n"
+        "print([len(manager.registry(kind)) > 0 for kind in ('sampler', 'backend', 'architecture')])\n"
+        "print([name for name in ('numba', 'llvmlite', 'torch', 'tokenizers') if name in sys.modules])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.home())
+    assert ran.stdout.splitlines() == ["[True, True, True]", "[]"]
