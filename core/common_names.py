@@ -66,18 +66,18 @@ GGUF_WEIGHTS = {
 
 # Patterns. What a training run, a task head, a sampler's default or a cache setting says, and what the tensors prove.
 HARMLESS_HF_KEYS = (
-    "architectures", "model_type", "auto_map", "_name_or_path", "name_or_path", "_commit_hash", "tokenizer_class",
-    "transformers_version", "transformers.js_config", "unsloth_*", "is_llama_config", "dtype", "torch_dtype",
-    "torchscript", "*attn_implementation*", "*experts_implementation*", "use_bfloat16", "use_flash_attn",
-    "pretraining_tp", "use_cache", "cache_implementation", "gradient_checkpointing", "chunk_size_feed_forward",
-    "initializer_*", "*dropout*", "*_pdrop", "*_token_id", "is_decoder", "output_attentions",
-    "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate", "use_return_dict",
-    "problem_type", "finetuning_task", "task_specific_params", "id2label", "label2id", "num_labels", "prefix",
-    "summary_*", "max_length", "min_length", "max_new_tokens", "do_sample", "temperature", "top_k", "top_p",
-    "typical_p", "repetition_penalty", "length_penalty", "diversity_penalty", "num_beams", "num_beam_groups",
-    "num_return_sequences", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "early_stopping",
-    "bad_words_ids", "begin_suppress_tokens", "suppress_tokens", "remove_invalid_values",
-    "exponential_decay_length_penalty",
+    "architectures", "model_type", "auto_map", "_name_or_path", "name_or_path", "_commit_hash", "_num_labels",
+    "output_past", "max_sequence_length", "*model_max_length", "tokenizer_class", "transformers_version",
+    "transformers.js_config", "unsloth_*", "is_llama_config", "dtype", "torch_dtype", "torchscript",
+    "*attn_implementation*", "*experts_implementation*", "use_bfloat16", "use_flash_attn", "pretraining_tp",
+    "use_cache", "cache_implementation", "gradient_checkpointing", "chunk_size_feed_forward", "initializer_*",
+    "*dropout*", "*_pdrop", "*_token_id", "is_decoder", "output_attentions", "output_hidden_states",
+    "output_scores", "return_dict", "return_dict_in_generate", "use_return_dict", "problem_type", "finetuning_task",
+    "task_specific_params", "id2label", "label2id", "num_labels", "prefix", "summary_*", "max_length", "min_length",
+    "max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+    "length_penalty", "diversity_penalty", "num_beams", "num_beam_groups", "num_return_sequences",
+    "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "early_stopping", "bad_words_ids",
+    "begin_suppress_tokens", "suppress_tokens", "remove_invalid_values", "exponential_decay_length_penalty",
 )  # fmt: skip
 
 # Patterns of keys under the architecture's own prefix.

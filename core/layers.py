@@ -86,13 +86,14 @@ class Layers:
     """Reads what differs from layer to layer; one subclass for each source format.
 
     base: of the RoPE where the configuration names none; None: the model has no RoPE. local_base: the same for layers
-    with a window; None: as in the others.
+    with a window; None: as in the others. partial: how much of a head is rotated where the configuration says nothing.
     """
 
     pairing: Literal["halves", "adjacent"] = "halves"
     windows: WindowReader = no_windows
     base: float | None = 10000.0
     local_base: float | None = None
+    partial: float = 1.0
 
     def read(
         self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
@@ -139,7 +140,7 @@ class HuggingFaceLayers(Layers):
         """From the object that describes one RoPE, or plain where there is none."""
         given = parameters or ConfigReader({}, config.file)
         base = given.number("rope_theta", base)
-        partial = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+        partial = given.number("partial_rotary_factor", config.number("partial_rotary_factor", self.partial))
         width = int(sizes["d_k"] * partial)
         if width % 2 or not 2 <= width <= sizes["d_k"]:
             raise FormatError(f"{config.file}: RoPE cannot rotate {width} of a head's {sizes['d_k']} parts")
@@ -174,7 +175,7 @@ class GgufLayers(Layers):
         self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
     ) -> tuple[Rope, Rope]:
         base = config.number("rope.freq_base", self.base)
-        width = config.whole("rope.dimension_count", sizes["d_k"])
+        width = config.whole("rope.dimension_count", int(sizes["d_k"] * self.partial))
         if width % 2 or width > sizes["d_k"]:
             config.refuse("rope.dimension_count", f"an even number up to d_k ({sizes['d_k']}) is needed")
         if factors is not None and (factors.shape != (width // 2,) or not np.all(factors > 0)):
@@ -183,11 +184,11 @@ class GgufLayers(Layers):
         kinds = {kind: kind for kind in ("none", "linear", "yarn")}
         kind = config.choice("rope.scaling.type", kinds, "linear")
         factor = config.number("rope.scaling.factor", 1.0)
+        original = config.whole("rope.scaling.original_context_length", sizes["context_length"])
         frequencies, magnitude = rope.plain(width, base), config.number("rope.scaling.attn_factor", 1.0)
         if kind == "linear":
             frequencies = rope.linear(frequencies, factor)
         elif kind == "yarn":
-            original = config.whole("rope.scaling.original_context_length", sizes["context_length"])
             fast = config.number("rope.scaling.yarn_beta_fast", 32.0)
             slow = config.number("rope.scaling.yarn_beta_slow", 1.0)
             frequencies = yarn_frequencies(config, width, base, factor, original, fast, slow, True)

@@ -16,7 +16,7 @@ from ringlet.core.layers import HuggingFaceLayers
 
 pytestmark = pytest.mark.reference
 
-TABLES = [(cls.hf.names[0], cls.hf) for cls in architectures() if cls.hf.section is None]
+TABLES = [(cls.hf.names[0], cls.hf) for cls in architectures(plugins=()) if cls.hf.section is None]
 
 
 @pytest.mark.parametrize(("model_type", "table"), TABLES, ids=[name for name, _ in TABLES])

@@ -229,3 +229,39 @@ def test_names_in_errors_stay_short(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(values))
     line = refusal(lambda: load_directory(tmp_path, architectures()))
     assert len(line) < 400
+
+
+LLAMA_3 = {
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000,
+    "eos_token_id": [128001, 128008, 128009], "initializer_range": 0.02, "mlp_bias": False, "pretraining_tp": 1,
+    "rope_scaling": None, "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": True,
+}  # fmt: skip
+SMOLLM2 = {
+    "is_llama_config": True, "pad_token_id": 2, "rope_interleaved": False, "rope_scaling": None,
+    "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}, "torch_dtype": "bfloat16",
+}  # fmt: skip
+QWEN_2 = {"use_mrope": False, "use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 21}
+GEMMA_3 = {
+    "attn_logit_softcapping": None, "cache_implementation": "hybrid", "final_logit_softcapping": None,
+    "head_dim": 16, "rope_scaling": None, "eos_token_id": [1, 106],
+}  # fmt: skip
+GPT_2 = {
+    "n_ctx": 64, "model_type": "gpt2", "attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1,
+    "summary_type": "cls_index", "summary_activation": None, "summary_first_dropout": 0.1, "summary_use_proj": True,
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}}, "_num_labels": 1,
+    "output_past": True, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("llama", LLAMA_3), ("llama", SMOLLM2), ("qwen2_window", QWEN_2), ("gemma3", GEMMA_3), ("gpt2", GPT_2)],
+)
+def test_keys_of_models_on_the_hub_pass(name: str, keys: dict, tmp_path: Path) -> None:
+    """Beside the sizes, published models of these families say these things."""
+    folder = copy_model(name, tmp_path)
+    values = json.loads((folder / "config.json").read_text()) | keys
+    if not values.get("use_sliding_window", True):
+        del values["layer_types"]
+    (folder / "config.json").write_text(json.dumps(values))
+    load_directory(folder, architectures())

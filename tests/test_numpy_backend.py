@@ -73,3 +73,27 @@ def test_the_reference_tells_windows_apart(name: str) -> None:
     tiny = replace(tiny, config=replace(tiny.config, layers=wider))
     logits = run(*backend_and_ring(tiny), tiny.ids, [len(tiny.ids)])
     assert relative_difference(logits, tiny.logits) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["mistral"])
+@pytest.mark.parametrize("sizes", [[48], [1] * 48, [7] * 6 + [6]], ids=["whole", "tokens", "sevens"])
+def test_a_sliding_ring_is_a_window_in_every_layer(name: str, sizes: list[int]) -> None:
+    """The model without its window, in a ring of just that context: transformers' logits with the window."""
+    tiny = open_tiny(name)
+    window = tiny.config.layers[0].window
+    assert window == 16
+    free = replace(tiny.config, layers=tuple(replace(layer, window=None) for layer in tiny.config.layers))
+    backend = NumpyBackend(free, tiny.weights)
+    ring = backend.new_ring(RingLayout.of(free, window, overflow="slide"), "f32")
+    assert relative_difference(run(backend, ring, tiny.ids, sizes), tiny.logits) < 1e-4
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "gpt2"])
+def test_a_sliding_ring_with_sinks_does_not_depend_on_chunks(name: str) -> None:
+    tiny = open_tiny(name)
+    backend = NumpyBackend(tiny.config, tiny.weights)
+    layout = RingLayout.of(tiny.config, 13, sinks=3, overflow="slide")
+    whole = run(backend, backend.new_ring(layout, "f32"), tiny.ids, [48])
+    assert relative_difference(run(backend, backend.new_ring(layout, "f32"), tiny.ids, [1] * 48), whole) < 1e-5
+    assert relative_difference(whole[:13], tiny.logits[:13]) < 1e-4
+    assert relative_difference(whole[20:], tiny.logits[20:]) > 1e-3

@@ -16,6 +16,7 @@ from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.weights import ModelWeights
 
 FOLDER = Path(__file__).parent / "fixtures" / "models"
+PLUGIN = Path(__file__).parent / "fixtures" / "plugins" / "phi.py"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
 FORMS = [(name, "hf") for name in NAMES] + [(name, "gguf") for name in NAMES if (FOLDER / name / "model.gguf").exists()]
 
@@ -30,9 +31,9 @@ class TinyModel:
     logits: np.ndarray
 
 
-def architectures() -> list[type]:
-    """Those that Ringlet comes with."""
-    return [found.cls for found in PluginManager().registry("architecture").values()]
+def architectures(plugins: tuple[Path, ...] = (PLUGIN,)) -> list[type]:
+    """Those that Ringlet comes with, and those of plugins' files: one, unless said otherwise."""
+    return [found.cls for found in PluginManager(plugins).registry("architecture").values()]
 
 
 def open_tiny(name: str, form: str = "hf") -> TinyModel:

@@ -126,6 +126,7 @@ def models() -> dict[str, Tiny]:
             ),
             None,
         ),
+        "phi": Tiny(transformers.PhiConfig(**{**SIZES, "num_hidden_layers": 2}), None),
         "gpt2": Tiny(
             transformers.GPT2Config(
                 vocab_size=96, n_embd=36, n_layer=2, n_head=3, n_positions=64, bos_token_id=None, eos_token_id=None
