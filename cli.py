@@ -12,15 +12,9 @@ try:
     import click
 
     from ringlet.core.command_group import CommandState, RootGroup
-    from ringlet.core.console import (
-        print_json,
-        print_table,
-        read_text_argument,
-        read_text_file,
-        remark,
-        size_text,
-    )
+    from ringlet.core.console import print_json, print_lines, read_text_argument, read_text_file, remark
     from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
+    from ringlet.core.text_tables import size_text, table_lines
 except ModuleNotFoundError as missing:
     if __name__ != "__main__":
         raise
@@ -68,6 +62,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 verbose_option = click.option(
     "--verbose", is_flag=True, help="Say on standard error what was chosen and how fast it went."
 )
+ignored_keys_option = click.option(
+    "--ignore-config-key",
+    "ignore_config_keys",
+    multiple=True,
+    metavar="KEY",
+    help="Treat a configuration key as not there; may be given several times.",
+)
 loading_options = options(
     source_option,
     click.option("--backend", default="auto", show_default=True, help="cpu, cuda, numpy, or a plugin's."),
@@ -75,13 +76,7 @@ loading_options = options(
     click.option("--quantize", metavar="FORMAT", help="Quantise weights at load."),
     click.option("--threads", type=int, help="Threads of the backend.  [default: its choice]"),
     click.option("--no-mmap", is_flag=True, help="Read the weights into memory instead of mapping the file."),
-    click.option(
-        "--ignore-config-key",
-        "ignore_config_keys",
-        multiple=True,
-        metavar="KEY",
-        help="Treat a configuration key as not there; may be given several times.",
-    ),
+    ignored_keys_option,
 )
 ring_options = options(
     click.option("--context", type=int, help="Tokens in all.  [default: the model's own, 4096 at most]"),
@@ -192,8 +187,38 @@ def tokenize(text: str, model: str | None, no_special: bool, parse_special: bool
         return
     from ringlet.tokenization.display import token_rows
 
-    for row in token_rows(tokenizer, ids):
-        click.echo(row)
+    print_lines(token_rows(tokenizer, ids))
+
+
+@main.command(epilog="\b\nExample:\n  ringlet inspect model.gguf --context 8192")
+@click.argument("model", required=False)
+@ring_options
+@ignored_keys_option
+@json_option
+@click.pass_obj
+def inspect(
+    state: CommandState,
+    /,
+    model: str | None,
+    context: int | None,
+    sinks: int,
+    overflow: str,
+    ignore_config_keys: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show what MODEL is: sizes, weights, formats, and the memory its ring takes.  [default: the embedded model]"""
+    from ringlet.core.inspection import inspect_model
+    from ringlet.core.inspection_text import inspection_lines
+    from ringlet.core.model import load_model
+    from ringlet.core.pipeline import ring_layout
+
+    architectures = [registered.cls for registered in state.plugins.registry("architecture").values()]
+    loaded = load_model(model, architectures, ignore_config_keys=ignore_config_keys)
+    found = inspect_model(loaded, ring_layout(loaded.config, context, sinks, overflow))
+    if as_json:
+        print_json(found)
+        return
+    print_lines(inspection_lines(found))
 
 
 @main.command()
@@ -240,7 +265,7 @@ def list_plugins(state: CommandState, as_json: bool) -> None:
         print_json(rows)
         return
     cells = [[row["kind"], row["usage"], row["origin"], row["version"] or ""] for row in rows]
-    print_table([["KIND", "NAME", "ORIGIN", "VERSION"], *cells])
+    print_lines(table_lines([["KIND", "NAME", "ORIGIN", "VERSION"], *cells]))
 
 
 @main.command(epilog='\b\nExample, for bash:\n  eval "$(ringlet completion bash)"')

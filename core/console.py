@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +44,12 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Rows of as many cells each, in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
 
 
 def remark(text: str, verbose: bool) -> None:
     """A line for whoever watches: on standard error, where that is a terminal or the user wants it."""
     if verbose or sys.stderr.isatty():
         click.echo(text, err=True)
-
-
-def size_text(n_bytes: int) -> str:
-    """ "512 bytes", "1.5 MiB"."""
-    size, unit = float(n_bytes), "bytes"
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"

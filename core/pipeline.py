@@ -14,6 +14,7 @@ import numpy as np
 from ringlet.core.backend import Backend
 from ringlet.core.backend_choice import make_backend
 from ringlet.core.completion import Chunk, Completion
+from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
 from ringlet.core.errors import RingletError
 from ringlet.core.generation import Generation, run_step
@@ -90,11 +91,8 @@ class Pipeline:
         began = perf_counter()
         if quantize is not None:
             raise RingletError(f"quantize={quantize!r} is not available yet: leave it out")
-        for name, value in (("context", context), ("threads", threads)):
-            if value is not None:
-                check_count(name, value, minimum=1)
-        check_count("sinks", sinks)
-        check_count("chunk", chunk, minimum=1)
+        if threads is not None:
+            check_count("threads", threads, minimum=1)
         if kv_dtype not in ("auto", *KV_DTYPES):
             raise RingletError(f"kv_dtype is {kv_dtype!r}: choose from auto, {', '.join(KV_DTYPES)}")
         from ringlet.core.model import load_model
@@ -102,9 +100,7 @@ class Pipeline:
         loaded_plugins = load_plugins(one_or_more(plugins))
         architectures = [registered.cls for registered in loaded_plugins.registry("architecture").values()]
         model = load_model(source, architectures, mmap=mmap, ignore_config_keys=ignore_config_keys)
-        if context is None:
-            context = min(USUAL_CONTEXT, model.config.context_length)
-        layout = RingLayout.of(model.config, context, sinks, overflow, min(chunk, context))
+        layout = ring_layout(model.config, context, sinks, overflow, chunk)
         made = make_backend(backend, loaded_plugins, model.config, model.weights, threads)
         dtype = made.kv_dtype if kv_dtype == "auto" else kv_dtype
         return cls(model, made, layout, dtype, loaded_plugins, perf_counter() - began)
@@ -249,13 +245,25 @@ class Pipeline:
         return checked
 
 
+def ring_layout(
+    config: ModelConfig, context: int | None, sinks: int, overflow: str, chunk: int = USUAL_CHUNK
+) -> RingLayout:
+    """The layout for a context, or for the usual one. Raises RingletError for what cannot be."""
+    if context is None:
+        context = min(USUAL_CONTEXT, config.context_length)
+    check_count("context", context, minimum=1)
+    check_count("sinks", sinks)
+    check_count("chunk", chunk, minimum=1)
+    return RingLayout.of(config, context, sinks, overflow, min(chunk, context))
+
+
 def is_list_of_prompts(prompt: Any) -> bool:
     """Whether it is a list of texts or of lists of ids, not one text or one list of ids."""
     if isinstance(prompt, str):
         return False
     if isinstance(prompt, np.ndarray):
         return prompt.ndim > 1
-    if not isinstance(prompt, Sequence):
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
         raise RingletError(f"the prompt is of type {type(prompt).__name__}: a text or token ids are needed")
     return any(isinstance(part, (str, Sequence, np.ndarray)) for part in prompt)
 
