@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,73 +12,10 @@ from ringlet.core import rope
 from ringlet.core.config import LayerConfig, Rope
 from ringlet.core.config_reader import ConfigReader
 from ringlet.core.errors import FormatError
+from ringlet.core.windows import WindowReader, no_windows
 
-Windows = list[int | None]
-WindowReader = Callable[[ConfigReader, int], Windows]  # of a configuration and n_layers
-LAYER_TYPES = {"full_attention": False, "sliding_attention": True}
-
-
-def no_windows(config: ConfigReader, n_layers: int) -> Windows:
-    return [None] * n_layers
-
-
-def window_everywhere(key: str, default: int | None = None) -> WindowReader:
-    """Every layer has the window that stands under the key, if one does (Mistral)."""
-
-    def read(config: ConfigReader, n_layers: int) -> Windows:
-        return [config.whole(key, None if config.is_null(key) else default)] * n_layers
-
-    return read
-
-
-def window_in_late_layers(config: ConfigReader, n_layers: int) -> Windows:
-    """Where use_sliding_window is on: the layers that layer_types names, else those from max_window_layers on (Qwen).
-
-    The window of these layers is sliding_window.
-    """
-    on = config.flag("use_sliding_window", False)
-    window = config.whole("sliding_window", None if config.is_null("sliding_window") else 4096)
-    first = config.value("max_window_layers", 28)
-    if not isinstance(first, int) or isinstance(first, bool) or first < 0:
-        config.refuse("max_window_layers", "a whole number from 0 is needed")
-    local = layer_types(config, n_layers, [index >= first for index in range(n_layers)] if on else [False] * n_layers)
-    if any(local) and not on:
-        config.refuse("layer_types", "sliding_attention needs use_sliding_window true")
-    return [window if is_local else None for is_local in local]
-
-
-def window_but_every_nth(key: str, pattern_key: str, default: int | None, n: int) -> WindowReader:
-    """The window that stands under the key, but every n-th layer sees all (Gemma 3).
-
-    The pattern's key may give another n. Or layer_types, or flags under the pattern's key, name the layers.
-    """
-
-    def read(config: ConfigReader, n_layers: int) -> Windows:
-        window = config.whole(key, default)
-        pattern = config.value(pattern_key, n)
-        if isinstance(pattern, (list, tuple, np.ndarray)):
-            if len(pattern) != n_layers or not all(isinstance(item, (bool, np.bool_)) for item in pattern):
-                config.refuse(pattern_key, f"true or false for each of {n_layers} layers is needed")
-            local = [bool(item) for item in pattern]
-        else:
-            period = config.whole(pattern_key, n)
-            local = layer_types(config, n_layers, [(index + 1) % period != 0 for index in range(n_layers)])
-        return [window if is_local else None for is_local in local]
-
-    return read
-
-
-def layer_types(config: ConfigReader, n_layers: int, default: list[bool]) -> list[bool]:
-    """Which layers are local by the key layer_types, or the default where it is not there."""
-    types = config.value("layer_types", None)
-    if types is None:
-        return default
-    if not isinstance(types, list) or len(types) != n_layers or not all(isinstance(item, str) for item in types):
-        config.refuse("layer_types", f"a list of {n_layers} texts is needed")
-    unknown = next((item for item in types if item not in LAYER_TYPES), None)
-    if unknown is not None:
-        config.refuse("layer_types", f"{unknown!r} is not supported, known are {', '.join(LAYER_TYPES)}")
-    return [LAYER_TYPES[item] for item in types]
+SCALINGS = {kind: kind for kind in ("default", "linear", "llama3", "yarn")}
+GGUF_SCALINGS = {kind: kind for kind in ("none", "linear", "yarn")}  # Llama 3's comes as a tensor
 
 
 @dataclass(frozen=True)
@@ -144,28 +81,36 @@ class HuggingFaceLayers(Layers):
         width = int(sizes["d_k"] * partial)
         if width % 2 or not 2 <= width <= sizes["d_k"]:
             raise FormatError(f"{config.file}: RoPE cannot rotate {width} of a head's {sizes['d_k']} parts")
-        kinds = {kind: kind for kind in ("default", "linear", "llama3", "yarn")}
-        kind = given.choice("rope_type", kinds, given.choice("type", kinds, "default"))
-        frequencies, magnitude = rope.plain(width, base), 1.0
-        if kind == "default":
-            return self.make_rope(frequencies, magnitude, config)
-        factor = given.number("factor")
-        if kind == "linear":
-            return self.make_rope(rope.linear(frequencies, factor), magnitude, config)
+        kind = given.choice("rope_type", SCALINGS, given.choice("type", SCALINGS, "default"))
         original = given.whole("original_max_position_embeddings", sizes["context_length"])
         original = config.whole("original_max_position_embeddings", original)
-        if kind == "llama3":
-            low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
-            if low >= high:
-                given.refuse("high_freq_factor", f"more than low_freq_factor ({low}) is needed")
-            return self.make_rope(rope.llama3(frequencies, factor, low, high, original), magnitude, config)
-        fast, slow = given.number("beta_fast", 32.0), given.number("beta_slow", 1.0)
-        frequencies = yarn_frequencies(config, width, base, factor, original, fast, slow, given.flag("truncate", True))
-        weight, all_weight = given.number("mscale", None), given.number("mscale_all_dim", None)
-        magnitude = rope.yarn_magnitude(factor)
-        if weight and all_weight:
-            magnitude = rope.yarn_magnitude(factor, weight) / rope.yarn_magnitude(factor, all_weight)
-        return self.make_rope(frequencies, given.number("attention_factor", magnitude), config)
+        frequencies, magnitude = rope.plain(width, base), 1.0
+        if kind == "linear":
+            frequencies = rope.linear(frequencies, given.number("factor"))
+        elif kind == "llama3":
+            frequencies = scaled_as_llama3(given, frequencies, original)
+        elif kind == "yarn":
+            frequencies, magnitude = scaled_as_yarn(given, width, base, original)
+        return self.make_rope(frequencies, magnitude, config)
+
+
+def scaled_as_llama3(given: ConfigReader, frequencies: np.ndarray, original: int) -> np.ndarray:
+    low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
+    if low >= high:
+        given.refuse("high_freq_factor", f"more than low_freq_factor ({low}) is needed")
+    return rope.llama3(frequencies, given.number("factor"), low, high, original)
+
+
+def scaled_as_yarn(given: ConfigReader, width: int, base: float, original: int) -> tuple[np.ndarray, float]:
+    """Frequencies, and what multiplies cos and sin."""
+    factor, truncate = given.number("factor"), given.flag("truncate", True)
+    fast, slow = given.number("beta_fast", 32.0), given.number("beta_slow", 1.0)
+    frequencies = yarn_frequencies(given, width, base, factor, original, fast, slow, truncate)
+    weight, all_weight = given.number("mscale", None), given.number("mscale_all_dim", None)
+    magnitude = rope.yarn_magnitude(factor)
+    if weight and all_weight:
+        magnitude = rope.yarn_magnitude(factor, weight) / rope.yarn_magnitude(factor, all_weight)
+    return frequencies, given.number("attention_factor", magnitude)
 
 
 class GgufLayers(Layers):
@@ -181,8 +126,7 @@ class GgufLayers(Layers):
         if factors is not None and (factors.shape != (width // 2,) or not np.all(factors > 0)):
             raise FormatError(f"{config.file}: rope_freqs.weight needs {width // 2} positive numbers")
         divisors = 1.0 if factors is None else factors.astype(np.float64)
-        kinds = {kind: kind for kind in ("none", "linear", "yarn")}
-        kind = config.choice("rope.scaling.type", kinds, "linear")
+        kind = config.choice("rope.scaling.type", GGUF_SCALINGS, "linear")
         factor = config.number("rope.scaling.factor", 1.0)
         original = config.whole("rope.scaling.original_context_length", sizes["context_length"])
         frequencies, magnitude = rope.plain(width, base), config.number("rope.scaling.attn_factor", 1.0)

@@ -10,7 +10,8 @@ from typing import Any
 
 from ringlet.core.architecture import Architecture, Key
 from ringlet.core.hookspecs import Register, hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers, WindowReader, window_but_every_nth
+from ringlet.core.layers import GgufLayers, HuggingFaceLayers
+from ringlet.core.windows import WindowReader, window_but_every_nth
 from ringlet.plugins.architectures.llama import Llama
 
 LAYERS_OF_27B = (46, 62)  # Gemma 2, Gemma 3

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ringlet.core.architecture import Architecture
 from ringlet.core.hookspecs import Register, hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers, window_in_late_layers
+from ringlet.core.layers import GgufLayers, HuggingFaceLayers
+from ringlet.core.windows import window_in_late_layers
 from ringlet.plugins.architectures.llama import Llama
 
 
