@@ -59,16 +59,15 @@ class RootGroup(click.Group):
             sys.stdout.flush()
             return result
 
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        take_plugin_option(cmd)
-        super().add_command(cmd, name)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        own = super().get_command(ctx, cmd_name)
-        if own is not None and not ctx.ensure_object(CommandState).plugin_files:
-            return own
-        added = self._from_plugins(ctx)  # even for a command of ours, so that a named plugin's faults come at once
-        return own or added.get(cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if command is None or ctx.ensure_object(CommandState).plugin_files:
+            # Even for a command of ours, so that the faults of a plugin that the user named come at once.
+            from_plugins = self._from_plugins(ctx)
+            command = command or from_plugins.get(cmd_name)
+        if command is not None:
+            take_plugin_option(command)
+        return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self.commands, *self._from_plugins(ctx)})
@@ -91,7 +90,6 @@ class PluginCommands(click.Group):
         name = name or cmd.name
         if name in self._taken or name in self.commands:
             raise PluginError(f"the name {name!r} is already taken by another command")
-        take_plugin_option(cmd)
         super().add_command(cmd, name)
 
 

@@ -1,0 +1,390 @@
+"""The command line: what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import ringlet
+from ringlet.cli import main
+
+NUMPY = ["--backend", "numpy"]
+GREEDY = [*NUMPY, "--sampler", "greedy", "--max-tokens", "8"]
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _quiet_environment(monkeypatch):
+    for variable in ("RINGLET_PLUGINS", "RINGLET_DEBUG"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def run(*arguments: str, **options) -> Result:
+    return CliRunner().invoke(main, list(arguments), **options)
+
+
+def error_of(*arguments: str, **options) -> str:
+    """The only line on standard error of a command that ends with exit code 2."""
+    result = run(*arguments, **options)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.endswith("\n")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("Error: ")
+    return result.stderr
+
+
+def python(*arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, cwd=REPOSITORY, timeout=60, **options)
+
+
+# --- generate --------------------------------------------------------------------------------------------------------
+
+
+def test_generate_prints_the_completion_alone():
+    result = run("generate", "我爱你", *NUMPY, "--seed", "1")
+    expected = ringlet.Pipeline.from_pretrained(backend="numpy").generate("我爱你", seed=1).text
+    assert result.exit_code == 0
+    assert result.stdout == (expected if expected.endswith("\n") else expected + "\n")
+    assert result.stderr == ""
+
+
+def test_generate_as_json():
+    result = run("generate", "我爱你", *GREEDY, "--json")
+    found = json.loads(result.stdout)
+    assert set(found) == {"text", "token_ids", "finish_reason", "usage", "timings"}
+    assert found["text"] in result.stdout  # not escaped
+    assert len(found["token_ids"]) == found["usage"]["completion_tokens"] <= 8
+    assert result.stderr == ""
+
+
+def test_generate_says_what_it_does_on_standard_error_when_asked():
+    result = run("generate", "我", *GREEDY, "--verbose")
+    assert "poet (embedded): backend numpy, ring 2.0 MiB (1024 tokens, f32)" in result.stderr
+    assert "tokens/s" in result.stderr
+    assert "backend" not in result.stdout
+
+
+@pytest.mark.parametrize("standard_input", ["床前明月光，\n".encode(), b"\xef\xbb\xbf" + "床前明月光，\n".encode()])
+def test_generate_reads_standard_input(standard_input):
+    found = run("generate", "-", *GREEDY, "--json", input=standard_input)
+    reference = run("generate", "床前明月光，\n", *GREEDY, "--json")
+    assert json.loads(found.stdout)["token_ids"] == json.loads(reference.stdout)["token_ids"]
+
+
+def test_generate_options_arrive():
+    arguments = ["generate", "春", *NUMPY, "--seed", "2", "--json", "--context", "12"]
+    found = json.loads(run(*arguments, "--ignore-eos").stdout)
+    assert found["usage"]["total_tokens"] == 12
+    assert found["finish_reason"] == "length"
+    slid = json.loads(
+        run(*arguments, "--ignore-eos", "--overflow", "slide", "--sinks", "2", "--max-tokens", "30").stdout
+    )
+    assert slid["usage"]["completion_tokens"] == 30
+    stopped = json.loads(run(*arguments, "--stop", found["text"][2], "--stop", "zzz", "--ignore-eos").stdout)
+    assert stopped["text"] == found["text"][: found["text"].index(found["text"][2])]
+    assert stopped["finish_reason"] == "stop"
+    rest = ["--kv-dtype", "f16", "--threads", "1", "--no-mmap", "--ignore-config-key", "rope_theta"]
+    assert run(*arguments, *rest).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([""], "the prompt is empty"),
+        (["x", "--sampler", "tpo_k=4"], "unknown sampler 'tpo_k': did you mean top_k"),
+        (["x", "--sampler", "temperature=-1"], "temperature is -1.0: 0 or more is needed"),
+        (["x", "--sampler", "top_p=1.5"], "p is 1.5: a number from 0 to 1 is needed"),
+        (["x", "--max-tokens", "-1"], "max_tokens is -1"),
+        (["x", "--seed", "-1"], "seed is -1"),
+        (["x", "--context", "0"], "context is 0"),
+        (["x" * 2000], "tokens and the context 1024"),
+        (["x", "--stop", ""], "stop holds ''"),
+        (["x", "--kv-dtype", "q8"], "kv_dtype is 'q8'"),
+        (["x", "--quantize", "q8_0"], "not available yet"),
+        (["x", "--model", "./gone.gguf"], "./gone.gguf: no such file"),
+        (["x", "--plugin", "gone.py"], "plugin .*gone.py: import: FileNotFoundError"),
+    ],
+)
+def test_what_generate_refuses(arguments, message):
+    assert re.search(message, error_of("generate", *arguments, *NUMPY))
+
+
+def test_an_unknown_backend():
+    assert "unknown backend 'nmpy': did you mean numpy?" in error_of("generate", "x", "--backend", "nmpy")
+
+
+def test_standard_input_that_is_no_text():
+    assert "standard input is not UTF-8 text: byte 0xff at 1" in error_of("generate", "-", *NUMPY, input=b"a\xff")
+    assert "the prompt is empty" in error_of("generate", "-", *NUMPY, input=b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["generate"], ["generate", "a", "b"], ["nothing"], ["generate", "a", "--seed", "x"], ["--nothing"], ["tokenize"]],
+)
+def test_wrong_usage_ends_with_2(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+
+
+# --- The other commands ----------------------------------------------------------------------------------------------
+
+
+def test_tokenize():
+    found = json.loads(run("tokenize", "我爱你", "--json").stdout)
+    assert [row["piece"] for row in found] == ["<bos>", "我", "爱", "你"]
+    assert [row["id"] for row in found] == ringlet.Tokenizer.from_pretrained(None).encode("我爱你")
+    assert len(json.loads(run("tokenize", "我爱你", "--json", "--no-special").stdout)) == 3
+    assert (
+        json.loads(run("tokenize", "<eos>", "--json", "--no-special", "--parse-special").stdout)[0]["piece"] == "<eos>"
+    )
+    assert len(json.loads(run("tokenize", "<eos>", "--json", "--no-special").stdout)) > 1
+
+
+def test_tokenize_for_people():
+    lines = run("tokenize", "我爱你").stdout.splitlines()
+    assert [piece in line for piece, line in zip(["<bos>", "我", "爱", "你"], lines[-4:], strict=True)] == [True] * 4
+
+
+def test_inspect():
+    found = json.loads(run("inspect", "--json", "--context", "100").stdout)
+    assert (found["architecture"], found["d_model"], found["ring"]["context"]) == ("llama", 192, 100)
+    text = run("inspect").stdout
+    for name in ("W_q", "W_k", "W_v", "W_o", "W_t", "architecture", "ring"):
+        assert name in text
+    assert "no such file" in error_of("inspect", "./gone.gguf")
+
+
+def test_perplexity(tmp_path):
+    path = tmp_path / "poem.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + ("床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 4).encode())
+    found = json.loads(run("perplexity", str(path), *NUMPY, "--context", "32", "--json").stdout)
+    assert found["context"] == 32
+    assert found["tokens_scored"] == 15 * found["windows"]
+    text = run("perplexity", "-", *NUMPY, "--context", "32", input=path.read_bytes())
+    assert f"perplexity {found['perplexity']:.4f} ± {found['error']:.4f}" in text.stdout
+    assert "window 1 of" in run("perplexity", str(path), *NUMPY, "--context", "32", "--verbose").stderr
+    assert "a window 512" in error_of("perplexity", str(path), *NUMPY)
+    assert "gone.txt: No such file" in error_of("perplexity", "gone.txt", *NUMPY)
+    path.write_bytes(b"\xff\xfe")
+    assert "poem.txt is not UTF-8" in error_of("perplexity", str(path), *NUMPY)
+
+
+def test_plugins_list():
+    rows = json.loads(run("plugins", "list", "--json").stdout)
+    (top_k,) = [row for row in rows if row["name"] == "top_k"]
+    assert (top_k["kind"], top_k["origin"]) == ("sampler", "built-in")
+    (k,) = top_k["parameters"]
+    assert (k["name"], k["type"], k["default"], k["minimum"]) == ("k", "int", 40, 0)
+    assert "top_k(k=40)" in run("plugins", "list").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell):
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_RINGLET_COMPLETE" in result.stdout
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"ringlet, version {ringlet.__version__}\n"
+    assert "generate" in run("--help").stdout
+    for command in ("generate", "tokenize", "inspect", "perplexity", "completion"):
+        assert "--plugin FILE" in run(command, "--help").stdout
+    assert "--plugin FILE" in run("plugins", "list", "--help").stdout
+
+
+def test_the_default_sampler_is_that_of_the_python_interface():
+    from inspect import signature
+
+    assert signature(ringlet.Pipeline.generate).parameters["sampler"].default in run("generate", "--help").stdout
+
+
+# --- Plugins ---------------------------------------------------------------------------------------------------------
+
+PLUGIN = '''
+import click
+from ringlet import hookimpl
+
+class Always:
+    """Always the token it is told."""
+    name = "always"
+    def __init__(self, token: int = 0):
+        self.token = token
+    def pick(self, logits, context):
+        return self.token
+
+@hookimpl
+def register_samplers(register):
+    register(Always)
+
+@hookimpl
+def register_commands(cli):
+    @cli.command()
+    @click.argument("name")
+    @click.pass_obj
+    def greet(state, name):
+        """Greets."""
+        click.echo(f"hello {name}, {state.plugins.find('sampler', 'always').name}")
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    path = tmp_path / "plugin.py"
+    path.write_text(PLUGIN)
+    return str(path)
+
+
+def test_a_plugin_sampler(plugin):
+    wanted = ["generate", "我", *NUMPY, "--sampler", "always(token=700)", "--max-tokens", "2", "--json"]
+    for arguments in ([*wanted, "--plugin", plugin], ["--plugin", plugin, *wanted], [*wanted, f"--plugin={plugin}"]):
+        assert json.loads(run(*arguments).stdout)["token_ids"] == [700, 700]
+    assert json.loads(run(*wanted, env={"RINGLET_PLUGINS": plugin}).stdout)["token_ids"] == [700, 700]
+    assert "unknown sampler 'always'" in error_of(*wanted)
+    rows = json.loads(run("plugins", "list", "--json", "--plugin", plugin).stdout)
+    assert [row["origin"] for row in rows if row["name"] == "always"] == [plugin]
+
+
+def test_a_plugin_command(plugin):
+    for arguments in (["greet", "you", "--plugin", plugin], ["--plugin", plugin, "greet", "you"]):
+        assert run(*arguments).stdout == "hello you, always\n"
+    assert "greet" in run("--plugin", plugin, "--help").stdout
+    assert "--plugin FILE" in run("--plugin", plugin, "greet", "--help").stdout
+    assert run("greet", "you", env={"RINGLET_PLUGINS": plugin}).stdout == "hello you, always\n"
+    assert "No such command" in run("greet", "you").stderr
+    assert "greet" not in run("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import nothing_of_this_name", "import: ModuleNotFoundError"),
+        (PLUGIN.replace("def greet", "def generate"), "register_commands: the name 'generate' is already taken"),
+        (PLUGIN.replace('"always"', '"greedy"'), "register_samplers: the name 'greedy' is already taken by Greedy"),
+        (PLUGIN.replace("    @cli.command()", "    1 / 0\n    @cli.command()"), "register_commands: ZeroDivisionError"),
+    ],
+)
+def test_a_faulty_plugin(text, message, tmp_path):
+    path = tmp_path / "faulty.py"
+    path.write_text(text)
+    line = error_of("generate", "我", *GREEDY, "--plugin", str(path))
+    assert f"plugin {path}: {message}" in line
+    found = run("--help", env={"RINGLET_PLUGINS": str(path)})
+    assert found.exit_code == 0
+    if "register_samplers" not in message:  # `--help` asks for commands only
+        assert f"Warning: plugin {path}: {message}" in found.stderr
+    assert run("generate", "我", *GREEDY, env={"RINGLET_PLUGINS": str(path)}).exit_code == 0
+
+
+# --- Errors and ends -------------------------------------------------------------------------------------------------
+
+BROKEN = """
+from ringlet import hookimpl
+
+@hookimpl
+def register_commands(cli):
+    @cli.command()
+    def broken():
+        raise RuntimeError("two\\nlines")
+    @cli.command()
+    def interrupted():
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture
+def broken(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN)
+    return str(path)
+
+
+def test_an_unforeseen_error_is_one_line_and_1(broken):
+    result = run("broken", "--plugin", broken)
+    assert result.exit_code == 1
+    assert result.stderr == "Error: RuntimeError: two lines (set RINGLET_DEBUG=1 to see where)\n"
+    assert "Traceback" in run("broken", "--plugin", broken, env={"RINGLET_DEBUG": "1"}).stderr
+
+
+def test_an_interrupt_is_quiet(broken):
+    result = run("interrupted", "--plugin", broken)
+    assert (result.exit_code, result.output) == (130, "")
+
+
+def test_both_ways_to_start_it():
+    beside = python("cli.py", "generate", "我爱你", *GREEDY)
+    module = python("-m", "ringlet.cli", "generate", "我爱你", *GREEDY)
+    assert beside.returncode == module.returncode == 0
+    assert beside.stdout == module.stdout != b""
+
+
+def test_cli_py_without_the_package_says_how_to_install():
+    code = (
+        "import sys, runpy\n"
+        "class Nothing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'ringlet':\n"
+        "            raise ModuleNotFoundError(name, name='ringlet')\n"
+        "sys.meta_path.insert(0, Nothing())\n"
+        "sys.argv = ['cli.py', '--help']\n"
+        "runpy.run_path('cli.py', run_name='__main__')\n"
+    )
+    ran = python("-c", code)
+    assert ran.returncode == 2
+    assert ran.stderr.decode().startswith("Error: ringlet is not installed: run")
+    assert ran.stderr.count(b"\n") == 1
+
+
+def test_output_that_the_terminal_cannot_show_is_replaced():
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    ran = python("cli.py", "generate", "我爱你", *GREEDY, env=environment)
+    assert ran.returncode == 0
+    assert b"?" in ran.stdout
+    assert ran.stderr == b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX pipes and signals")
+def test_a_closed_pipe_ends_quietly():
+    command = (
+        f"{sys.executable} cli.py generate 我 {' '.join(NUMPY)} --ignore-eos --max-tokens 300 | head -c 1 >/dev/null"
+    )
+    ran = subprocess.run(command, shell=True, capture_output=True, cwd=REPOSITORY, timeout=60)
+    assert ran.stderr == b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX pipes and signals")
+def test_an_interrupted_generation_ends_quietly():
+    arguments = ["cli.py", "generate", "我", *NUMPY, "--ignore-eos", "--overflow", "slide", "--max-tokens", "1000000"]
+    with subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, b"")
+
+
+def test_help_starts_fast():
+    """Nothing heavy is imported for it."""
+    code = (
+        "import sys\n"
+        "from ringlet.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('numpy', 'numba', 'tokenizers', 'jinja2', 'rich')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+    )
+    ran = python("-c", code)
+    assert ran.stderr == b"[]\n"
