@@ -95,7 +95,7 @@ class ConfigReader:
 
     def refuse(self, key: str, need: str) -> NoReturn:
         """Raises FormatError: the key's value is not what is needed."""
-        value = short(self._values[key]) if key in self._values else "missing"
+        value = in_a_line(self._values[key]) if key in self._values else "missing"
         raise FormatError(f"{self.file}: {self.prefix}{key} is {value}: {need}")
 
     def refuse_unread(self, harmless: Collection[str]) -> None:
@@ -104,12 +104,18 @@ class ConfigReader:
             if key in self._read or _is_neutral(value) or any(fnmatchcase(key, pattern) for pattern in harmless):
                 continue
             name = self.prefix + key
+            name = name if name.isprintable() else repr(name)
             raise FormatError(
-                f"{self.file}: {name} is {short(value)}: it may change the result and is not supported "
+                f"{self.file}: {name} is {in_a_line(value)}: it may change the result and is not supported "
                 f"(--ignore-config-key {name} goes on without it)"
             )
         for section in self._sections:
             section.refuse_unread(harmless)
+
+
+def in_a_line(value: Any) -> str:
+    """A value of any size as errors show it."""
+    return short(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def _is_number(value: Any, types: tuple[type, ...]) -> bool:

@@ -137,7 +137,8 @@ class WeightLoader:
         ]
         if unused:
             raise FormatError(
-                f"{self.file}: {len(unused)} tensors have no place in {self.config.architecture}, such as {min(unused)}"
+                f"{self.file}: {len(unused)} tensors have no place in {self.config.architecture}, "
+                f"such as {min(unused)!r}"
             )
 
 

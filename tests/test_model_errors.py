@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,7 @@ HOSTILE_CONFIGS = [
     ("llama", {"num_key_value_heads": 3}, "n_kv_heads 3"),
     ("llama", {"head_dim": 64}, "self_attn.q_proj.weight has the shape [64, 64], the configuration needs [256, 64]"),
     ("llama", {"head_dim": 15}, "RoPE cannot rotate 15"),
-    ("llama", {"num_hidden_layers": 1}, "have no place in llama, such as model.layers.1."),
+    ("llama", {"num_hidden_layers": 1}, "have no place in llama, such as 'model.layers.1."),
     ("llama", {"num_hidden_layers": 3}, "layers.2.input_layernorm.weight is missing"),
     ("llama", {"intermediate_size": 71}, "has the shape [72, 64], the configuration needs [71, 64]"),
     ("llama", {"vocab_size": 127}, "the vocabulary is 127, but model.embed_tokens.weight has 128 rows"),
@@ -265,3 +266,53 @@ def test_keys_of_models_on_the_hub_pass(name: str, keys: dict, tmp_path: Path) -
         del values["layer_types"]
     (folder / "config.json").write_text(json.dumps(values))
     load_directory(folder, architectures())
+
+
+HOSTILE_VALUES = [
+    "x",
+    -1,
+    0.5,
+    1 << 200,
+    1e308,
+    float("nan"),
+    True,
+    [],
+    [1],
+    ["x"] * 7,
+    {},
+    {"rope_type": 3, "factor": []},
+]
+
+
+def refused_or_loaded(load: Callable[[], Any]) -> None:
+    try:
+        load()
+    except RingletError as error:
+        line = str(error)
+    else:
+        line = ""
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("name", ["llama_llama3", "qwen2_window", "gemma3", "gemma3_multimodal", "gpt2"])
+def test_no_value_of_any_key_ends_in_another_error(name: str, tmp_path: Path) -> None:
+    """Each key of config.json in turn says each hostile thing: the model loads or is refused, in one line."""
+    known = architectures()
+    shutil.copytree(FOLDER / name, tmp_path, dirs_exist_ok=True)
+    values = json.loads((tmp_path / "config.json").read_text())
+    for key in [*values, "a key\nof two lines"]:
+        for hostile in HOSTILE_VALUES:
+            (tmp_path / "config.json").write_text(json.dumps(values | {key: hostile}))
+            refused_or_loaded(lambda: load_directory(tmp_path, known))
+
+
+@pytest.mark.parametrize("name", ["llama_yarn", "llama_llama3", "gemma3"])
+def test_no_value_of_any_metadata_ends_in_another_error(name: str) -> None:
+    known = architectures()
+    opened = open_gguf(FOLDER / name / "model.gguf")
+    values = {**opened.metadata}
+    arrays = [np.array([1, 2]), np.array([[1], [1]]), np.zeros(0, np.float32), np.array([True] * 7), np.arange(99)]
+    for key in [*values, opened.metadata["general.architecture"] + ".a key\nof two lines"]:
+        for hostile in [*HOSTILE_VALUES, *arrays]:
+            changed = replace(opened, metadata=values | {key: hostile})
+            refused_or_loaded(lambda: load_gguf(changed, known))  # noqa: B023
