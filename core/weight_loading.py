@@ -10,7 +10,7 @@ import numpy as np
 from ringlet.core.architecture import SourceTable
 from ringlet.core.common_names import HARMLESS_TENSORS
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, PluginError
 from ringlet.core.formats.tensor import StoredTensor
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
@@ -85,23 +85,26 @@ class WeightLoader:
             name: (pattern, names.split()) for names, pattern in table.weights.items() for name in names.split()
         }
         self.used: set[str] = set()
-        self._whole: dict[str, Matrix | np.ndarray] = {}  # what several weights share
+        self._shared: dict[str, Matrix | np.ndarray] = {}  # tensors that hold several weights
 
     def take(self, name: str, layer: int | None, shape: Shape) -> Matrix | np.ndarray:
         """The weight, a Matrix or a float32 vector, of just this shape."""
         if name not in self.places:
             raise FormatError(f"{self.file}: {self.config.architecture} has no tensor for {name} in this format")
         pattern, sharers = self.places[name]
+        lacking = next((sharer for sharer in sharers if sharer not in self.shapes), None)
+        if lacking is not None:
+            raise PluginError(
+                f"architecture {self.table.names[0]}: {name} shares a tensor with {lacking}, which the recipe lacks"
+            )
         tensor = self.find(pattern.format(layer=layer))
         sizes = [self.shapes[sharer][0] for sharer in sharers]
         self.prove(tensor, (sum(sizes), *shape[1:]), name in self.transposed)
-        whole = self._whole.get(tensor.name) if len(sharers) > 1 else None
-        if whole is None:
-            whole = self.read(tensor, name, shape)
         if len(sharers) == 1:
-            return whole
-        self._whole[tensor.name] = whole
-        start = sum(sizes[: sharers.index(name)])
+            return self.read(tensor, name, shape)
+        if tensor.name not in self._shared:
+            self._shared[tensor.name] = self.read(tensor, name, shape)
+        whole, start = self._shared[tensor.name], sum(sizes[: sharers.index(name)])
         stop = start + shape[0]
         return whole.rows(start, stop) if isinstance(whole, Matrix) else whole[start:stop]
 

@@ -217,6 +217,14 @@ def test_sizes_without_key_or_default_are_the_plugins_fault(tmp_path: Path) -> N
         load_directory(copy_model("llama", tmp_path), [slip])
 
 
+def test_a_fused_tensor_needs_all_its_parts_in_the_recipe(tmp_path: Path) -> None:
+    weights = {ours: theirs for ours, theirs in Llama.hf.weights.items() if ours not in ("W_gate", "W_up")}
+    table = replace(Llama.hf, weights={**weights, "W_gate W_up": "layers.{layer}.mlp.up_proj.weight"})
+    slip = type("Slip", (Architecture,), {"name": "slip", "hf": table, "recipe": {"gated": False}})
+    with pytest.raises(PluginError, match="W_up shares a tensor with W_gate, which the recipe lacks"):
+        load_directory(copy_model("llama", tmp_path), [slip])
+
+
 @pytest.mark.parametrize("value", [[4, 4], [2, 2]])
 def test_gguf_may_give_a_size_for_each_layer(value: list[int]) -> None:
     opened = open_gguf(FOLDER / "llama" / "model.gguf")
