@@ -71,13 +71,17 @@ def _pre_tokenizer(vocabulary: GGUFVocabulary) -> PreTokenizer:
 
 def _merges_model(vocabulary: GGUFVocabulary, ids: dict[str, int], **options: bool) -> models.BPE:
     """The library's model of these tokens and of the merges among them."""
-    merges = []
-    for merge in dict.fromkeys(vocabulary.merges):
-        at = merge.find(" ", 1)
-        left, right = merge[:at], merge[at + 1 :]
-        if at < 0 or left not in vocabulary.ids or right not in vocabulary.ids or left + right not in vocabulary.ids:
-            raise vocabulary.error(f"tokenizer.ggml.merges has {merge!r}, which joins no two tokens to a third")
-        if left in ids and right in ids and left + right in ids:
-            merges.append((left, right))
+    named = [merge.split(" ", 1) for merge in dict.fromkeys(vocabulary.merges)]
+    merges = [pair for pair in named if len(pair) == 2 and pair[0] in ids and pair[1] in ids and "".join(pair) in ids]
+    if len(merges) != len(named):
+        _refuse_unknown_tokens(vocabulary, named)
     what = f"{vocabulary.name}: tokenizer.ggml.merges are not what `tokenizers` {tokenizers.__version__} reads"
-    return guarded(lambda: models.BPE(ids, merges, **options), what)
+    return guarded(lambda: models.BPE(ids, [(left, right) for left, right in merges], **options), what)
+
+
+def _refuse_unknown_tokens(vocabulary: GGUFVocabulary, merges: list[list[str]]) -> None:
+    """Merges of control tokens may be left out; others must join two tokens to a third."""
+    for pair in merges:
+        if len(pair) != 2 or not {*pair, "".join(pair)} <= vocabulary.ids.keys():
+            merge = " ".join(pair)
+            raise vocabulary.error(f"tokenizer.ggml.merges has {merge!r}, which joins no two tokens to a third")

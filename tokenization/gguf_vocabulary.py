@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,11 +59,11 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
         return value
 
     def texts(key: str) -> list[str]:
-        value: Any = metadata.get(f"tokenizer.ggml.{key}", [])
-        value = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
-        if not value or not all(isinstance(entry, str) for entry in value):
-            raise fail(key, "is missing, empty or not a list of texts")
-        return value
+        value: Any = metadata.get(f"tokenizer.ggml.{key}")
+        found = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+        if isinstance(value, str) or not set(map(type, found)) <= {str}:
+            raise fail(key, "is missing or not a list of texts")
+        return found
 
     def numbers(key: str, kinds: str, count: int) -> np.ndarray | None:
         if (value := metadata.get(f"tokenizer.ggml.{key}")) is None:
@@ -78,7 +78,11 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
     model = text("model")
     if not model:
         raise fail("model", "is missing: the file holds no vocabulary")
-    tokens = [token or f"[EMPTY_{index}]" for index, token in enumerate(texts("tokens"))]
+    tokens = texts("tokens")
+    if not tokens:
+        raise fail("tokens", "is empty")
+    if "" in tokens:
+        tokens = [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
     ids = dict(zip(tokens, range(len(tokens)), strict=True))
     if len(ids) != len(tokens):
         double = next(token for index, token in enumerate(tokens) if ids[token] != index)
