@@ -13,11 +13,12 @@ import numpy as np
 
 from ringlet.core.backend import Backend
 from ringlet.core.backend_choice import make_backend
+from ringlet.core.checks import check_count, checked_ids, checked_stops, is_list_of_prompts, one_or_more
 from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
 from ringlet.core.errors import RingletError
-from ringlet.core.generation import Generation, run_step
+from ringlet.core.generation import Generation, PromptState, run_step
 from ringlet.core.idle_ring import IdleRing
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.ring_cache import KV_DTYPES, RingCache, RingLayout
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 USUAL_CONTEXT = 4096
 USUAL_CHUNK = 256
-LARGEST_COUNT = 1 << 31
 
 Prompt = str | Sequence[int]
 
@@ -206,7 +206,7 @@ class Pipeline:
             raise
         self._keep(first, requests)
 
-    def _keep(self, first: Any, requests: list[Request]) -> None:
+    def _keep(self, first: PromptState | None, requests: list[Request]) -> None:
         if first is not None:
             self._idle_ring.give_back(first, requests[0].prompt_ids)
 
@@ -224,16 +224,10 @@ class Pipeline:
             raise RingletError("the prompt is empty: give at least one character")
         return self._checked_ids(self.tokenizer.encode(prompt))
 
-    def _checked_ids(self, ids: Iterable[Any]) -> list[int]:
+    def _checked_ids(self, ids: Any) -> list[int]:
         """The ids as plain ints. Raises RingletError where the model cannot take them."""
-        checked = []
-        for token_id in ids:
-            if isinstance(token_id, bool) or not isinstance(token_id, (int, np.integer)):
-                raise RingletError(f"the prompt holds {token_id!r}: a text or token ids are needed")
-            checked.append(int(token_id))
+        checked = checked_ids(ids)
         config, layout = self.model.config, self.layout
-        if not checked:
-            raise RingletError("the prompt is empty: give at least one token")
         wrong = next((token_id for token_id in checked if not 0 <= token_id < config.d_vocab), None)
         if wrong is not None:
             raise RingletError(f"the prompt holds the token id {wrong}: the model's vocabulary has {config.d_vocab}")
@@ -255,33 +249,3 @@ def ring_layout(
     check_count("sinks", sinks)
     check_count("chunk", chunk, minimum=1)
     return RingLayout.of(config, context, sinks, overflow, min(chunk, context))
-
-
-def is_list_of_prompts(prompt: Any) -> bool:
-    """Whether it is a list of texts or of lists of ids, not one text or one list of ids."""
-    if isinstance(prompt, str):
-        return False
-    if isinstance(prompt, np.ndarray):
-        return prompt.ndim > 1
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
-        raise RingletError(f"the prompt is of type {type(prompt).__name__}: a text or token ids are needed")
-    return any(isinstance(part, (str, Sequence, np.ndarray)) for part in prompt)
-
-
-def check_count(name: str, value: Any, minimum: int = 0) -> None:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not minimum <= value < LARGEST_COUNT:
-        raise RingletError(f"{name} is {value!r}: a whole number from {minimum} to {LARGEST_COUNT - 1} is needed")
-
-
-def checked_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
-    stops = one_or_more(stop)
-    for text in stops:
-        if not isinstance(text, str) or not text:
-            raise RingletError(f"stop holds {text!r}: a text that is not empty is needed")
-    return stops
-
-
-def one_or_more(values: Any) -> tuple[Any, ...]:
-    """A lone text or path as a tuple of one."""
-    return (values,) if isinstance(values, (str, os.PathLike)) else tuple(values)

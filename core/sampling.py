@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ringlet.core.checks import is_whole
 from ringlet.core.errors import PluginError, RingletError
 from ringlet.core.plugin_manager import BUILT_IN, fault_text, load_plugins
 from ringlet.core.registration import defines
@@ -124,8 +125,7 @@ def check_steps(steps: tuple[SamplerStep, ...]) -> tuple[SamplerStep, ...]:
 
 
 def check_seed(seed: int | None) -> None:
-    whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-    if seed is not None and not (whole and 0 <= seed <= LARGEST_SEED):
+    if seed is not None and not (is_whole(seed) and 0 <= seed <= LARGEST_SEED):
         raise RingletError(f"seed is {seed!r}: a whole number from 0 to {LARGEST_SEED} is needed")
 
 
@@ -179,7 +179,7 @@ def _pick(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) 
     """The picker's token, checked against what it was lent."""
     left = logits > -np.inf
     picked = _guarded(name, "pick", lambda: sampler.pick(logits, context))
-    if isinstance(picked, bool) or not isinstance(picked, (int, np.integer)):
+    if not is_whole(picked):
         raise _fault(name, "pick", f"returned {type(picked).__name__}, not a token id")
     if not 0 <= picked < context.d_vocab:
         raise _fault(name, "pick", f"returned {picked}, which is outside the vocabulary of {context.d_vocab}")

@@ -325,6 +325,9 @@ def test_logits_in_chunks_are_those_of_one_piece():
         (None, "of type NoneType"),
         (b"bytes", "of type bytes"),
         ({1, 2}, "of type set"),
+        (["a", 5], "of type int"),
+        ([["a"]], "holds 'a'"),
+        (np.array(5), "of type ndarray"),
         ("\ud800", "lone surrogate"),
     ],
 )
@@ -351,6 +354,7 @@ def test_logits_of_nothing():
         ({"sampler": "temperature=-1"}, "temperature is -1"),
         ({"stop": [""]}, "stop holds ''"),
         ({"stop": [3]}, "stop holds 3"),
+        ({"stop": 3}, "stop holds 3"),
     ],
 )
 def test_options_that_cannot_be(options, message):

@@ -1,0 +1,61 @@
+"""What the arguments of a pipeline may be; each check raises RingletError in one line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ringlet.core.errors import RingletError
+
+LARGEST_COUNT = 1 << 31
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: Any, minimum: int = 0) -> None:
+    if not is_whole(value) or not minimum <= value < LARGEST_COUNT:
+        raise RingletError(f"{name} is {value!r}: a whole number from {minimum} to {LARGEST_COUNT - 1} is needed")
+
+
+def is_list_of_prompts(prompt: Any) -> bool:
+    """Whether it is a list of texts or of lists of ids, not one text or one list of ids."""
+    if isinstance(prompt, str):
+        return False
+    check_sequence(prompt)
+    return any(isinstance(part, (str, Sequence, np.ndarray)) for part in prompt)
+
+
+def checked_ids(ids: Any) -> list[int]:
+    """Token ids as plain ints, at least one."""
+    check_sequence(ids)
+    wrong = next((token_id for token_id in ids if not is_whole(token_id)), None)
+    if wrong is not None:
+        raise RingletError(f"the prompt holds {wrong!r}: a text or token ids are needed")
+    if len(ids) == 0:
+        raise RingletError("the prompt is empty: give at least one token")
+    return [int(token_id) for token_id in ids]
+
+
+def check_sequence(prompt: Any) -> None:
+    listed = isinstance(prompt, Sequence) and not isinstance(prompt, (str, bytes))
+    if not listed and not (isinstance(prompt, np.ndarray) and prompt.ndim > 0):
+        raise RingletError(f"the prompt is of type {type(prompt).__name__}: a text or token ids are needed")
+
+
+def checked_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
+    stops = one_or_more(stop)
+    for text in stops:
+        if not isinstance(text, str) or not text:
+            raise RingletError(f"stop holds {text!r}: a text that is not empty is needed")
+    return stops
+
+
+def one_or_more(values: Any) -> tuple[Any, ...]:
+    """Several values, or a lone one, as a tuple."""
+    lone = isinstance(values, (str, os.PathLike)) or not isinstance(values, Iterable)
+    return (values,) if lone else tuple(values)
