@@ -8,12 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tokenizer_battery as battery
 import tokenizers
+from tokenizer_battery import WRITTEN, digest, document
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.tokenization.tokenizer import Tokenizer
 
+FIXTURES = Path(__file__).parent / "fixtures" / "tokenizers"
 POET = Path(__file__).parent.parent / "data" / "poet"
 CORPUS = [
     "the ring of the king",
@@ -97,6 +100,16 @@ def test_ids_are_the_library_s(pair):
             assert (
                 ours.encode(text, add_special=add_special) == library.encode(text, add_special_tokens=add_special).ids
             )
+
+
+def test_the_embedded_tokenizer_s_ids_are_transformers_s():
+    expected = json.loads((FIXTURES / "transformers_ids.json").read_text(encoding="utf-8"))
+    poet = Tokenizer.from_directory(POET)
+    texts = [*WRITTEN.values(), *battery.random_texts(expected["n_random"])]
+    for mode in ("00", "01", "10", "11"):
+        ids = (poet.encode(text, add_special=mode[0] == "1", parse_special=mode[1] == "1") for text in texts)
+        assert digest(ids) == expected[mode], mode
+    assert digest([poet.encode(document(), add_special=False)]) == expected["document"]
 
 
 def test_special_tokens_in_a_text_are_text_unless_asked(pair):
@@ -185,6 +198,7 @@ def test_the_embedded_model_s_facts():
     assert poet.has_token(6143)
     assert not poet.has_token(6144)
     assert not poet.has_token(-1)
+    assert poet.holes == frozenset()
     assert poet.piece(poet.token_id("<0xE6>")) == "<E6>"
     assert poet.piece(2) == "<eos>"
 
@@ -194,6 +208,19 @@ def copy_of_poet(directory: Path, **files: object) -> Path:
     for name, value in files.items():
         (directory / f"{name}.json").write_text(value if isinstance(value, str) else json.dumps(value))
     return directory
+
+
+def test_ids_between_tokens_are_holes(tmp_path):
+    description = json.loads((POET / "tokenizer.json").read_text(encoding="utf-8"))
+    description["model"]["vocab"] = {"a": 5, "b": 9}
+    description["model"]["merges"] = []
+    description["added_tokens"][1:] = []
+    description["added_tokens"][0]["id"] = 10
+    description["post_processor"] = None
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description))
+    tokenizer = Tokenizer.from_directory(tmp_path)
+    assert tokenizer.holes == {index for index in range(tokenizer.n_tokens) if not tokenizer.has_token(index)}
+    assert {0, 1, 6, 8} <= tokenizer.holes
 
 
 def test_every_end_that_the_files_name_counts(tmp_path):

@@ -11,10 +11,12 @@ from ringlet.tokenization.streaming import ByteStreamDecoder, StreamDecoder
 class Codec(ABC):
     """Text to ids and ids to text. `ringlet.tokenization.tokenizer.Tokenizer` is its face to the user.
 
-    n_tokens: every token's id is below it. special_ids: control tokens, which text is never made of.
+    n_tokens: every token's id is below it. holes: ids below it that have no token. special_ids: control tokens, which
+    text is never made of.
     """
 
     n_tokens: int
+    holes: frozenset[int] = frozenset()
     special_ids: frozenset[int]
 
     @abstractmethod

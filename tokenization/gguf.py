@@ -15,7 +15,7 @@ CODECS: dict[str, type[BytePairCodec] | type[SpaceMarkPairCodec] | type[Sentence
     "llama": SentencePieceCodec,
     "gemma4": SpaceMarkPairCodec,
 }
-SENTENCEPIECE_IDS = {"unknown": 0, "bos": 1, "eos": 2}  # what llama.cpp takes where the file names none
+SENTENCEPIECE_IDS = {"bos": 1, "eos": 2}  # what llama.cpp takes where the file names none
 
 
 def open_vocabulary(

@@ -71,8 +71,16 @@ class HuggingFaceCodec(Codec):
         return tokenizers.Tokenizer.from_str(json.dumps(hidden))
 
     @cached_property
+    def _known_ids(self) -> frozenset[int]:
+        return frozenset(self._library.get_vocab(with_added_tokens=True).values())
+
+    @cached_property
     def n_tokens(self) -> int:
-        return max(self._library.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        return max(self._known_ids, default=-1) + 1
+
+    @cached_property
+    def holes(self) -> frozenset[int]:
+        return frozenset(range(self.n_tokens)) - self._known_ids
 
     def token_id(self, text: str) -> int | None:
         return self._library.token_to_id(text)

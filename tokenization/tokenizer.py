@@ -14,7 +14,7 @@ from ringlet.tokenization.streaming import StreamDecoder
 class Tokenizer:
     """Text to token ids and back.
 
-    n_tokens: every token's id is below it, though not every id below it has a token. bos_id: the token that begins a
+    n_tokens: every token's id is below it. holes: the ids below it that have no token. bos_id: the token that begins a
     text, None where there is none. eos_ids: every token that ends a generation. special_ids: control tokens, which
     `decode` skips. chat_templates: Jinja sources by name, the usual one "default".
     """
@@ -64,6 +64,10 @@ class Tokenizer:
     @property
     def n_tokens(self) -> int:
         return self._codec.n_tokens
+
+    @property
+    def holes(self) -> frozenset[int]:
+        return self._codec.holes
 
     @property
     def chat_template(self) -> str | None:
