@@ -90,7 +90,7 @@ class Generation:
 
         Sequences that already draw come first; prompts share what is left of the step.
         """
-        left = self._layout.chunk * CHUNKS_A_STEP
+        left = max(self._layout.chunk * CHUNKS_A_STEP, len(self._running))
         parts = []
         for sequence in sorted(self._running, key=lambda sequence: len(sequence.pending) > 1):
             ids = sequence.pending[: min(self._layout.chunk, left)]
@@ -106,7 +106,7 @@ class Generation:
         drawing = [sequence]
         state = self._prompts.pop(sequence.index, None)
         if state is not None:
-            state.logits = logits
+            state.logits = logits.copy()
             drawing += self._siblings(sequence)
         if len(self._removed_ids):
             logits = logits.copy()

@@ -188,6 +188,7 @@ def test_more_prompts_than_run_at_once():
     completions = pipe.generate(prompts, **SEED)
     assert completions == [random_pipeline().generate(prompt, **SEED) for prompt in prompts]
     assert max(map(len, pipe.backend.steps)) == 32
+    assert random_pipeline(chunk=1).generate(prompts[:9], **SEED) == completions[:9]
 
 
 def test_several_completions_of_one_prompt_compute_it_once():
