@@ -10,59 +10,18 @@ from pathlib import Path
 import pytest
 import tokenizer_battery as battery
 import tokenizers
+from tiny_tokenizers import CORPUS, STYLES, train
 from tokenizer_battery import WRITTEN, digest, document
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import decoders
 
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.tokenization.tokenizer import Tokenizer
 
 FIXTURES = Path(__file__).parent / "fixtures" / "tokenizers"
 POET = Path(__file__).parent.parent / "data" / "poet"
-CORPUS = [
-    "the ring of the king",
-    "我爱你，春风又绿江南岸",
-    "naïve café 👩‍👩‍👧 12345",
-    "  two  blanks\n\n\tx = y[0]",
-] * 4
-SPECIAL = ["<unk>", "<s>", "</s>"]
 
 
-def train(style: str) -> tokenizers.Tokenizer:
-    """A small tokenizer of each style that tokenizer.json files come in."""
-    if style == "byte_level":
-        library = tokenizers.Tokenizer(models.BPE())
-        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        library.decoder = decoders.ByteLevel()
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet)
-    elif style == "byte_fallback":
-        library = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-        library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-        chain = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-        library.decoder = decoders.Sequence(chain)
-        byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
-        trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=SPECIAL + byte_tokens)
-    elif style == "unigram":
-        library = tokenizers.Tokenizer(models.Unigram())
-        library.pre_tokenizer = pre_tokenizers.Metaspace()
-        library.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=SPECIAL, unk_token="<unk>")
-    else:
-        library = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
-        library.normalizer = normalizers.BertNormalizer()
-        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        library.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(vocab_size=150, special_tokens=SPECIAL)
-    library.train_from_iterator(CORPUS, trainer)
-    if style == "byte_fallback":  # the trainer's special tokens are all special; byte tokens are none
-        description = json.loads(library.to_str())
-        description["added_tokens"] = description["added_tokens"][:3]
-        library = tokenizers.Tokenizer.from_str(json.dumps(description))
-    library.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    return library
-
-
-@pytest.fixture(scope="module", params=["poet", "byte_level", "byte_fallback", "unigram", "word_piece"])
+@pytest.fixture(scope="module", params=["poet", *STYLES])
 def pair(request, tmp_path_factory) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     """Ours, and the library's own from the same file."""
     if request.param == "poet":
@@ -120,6 +79,17 @@ def test_special_tokens_in_a_text_are_text_unless_asked(pair):
     assert not ours.special_ids - unknown & set(ours.encode(text, add_special=False))
     assert ours.encode(text, parse_special=True) == library.encode(text).ids
     assert {ours.token_id(token) for token in special} <= set(ours.encode(text, parse_special=True))
+
+
+def test_added_tokens_that_are_not_special_are_always_found(tmp_path):
+    library = train("byte_level")
+    library.add_tokens(["<tool_call>"])
+    library.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer.from_directory(tmp_path)
+    found = ours.token_id("<tool_call>")
+    assert ours.encode("x<tool_call></s>", add_special=False).count(found) == 1
+    assert ours.decode([found]) == "<tool_call>"
+    assert found not in ours.special_ids
 
 
 def mixes_characters_and_invalid_bytes(library: tokenizers.Tokenizer, ids: list[int]) -> bool:
