@@ -69,3 +69,26 @@ def test_extreme_logits():
 def test_what_cannot_be_measured(text, context, message):
     with pytest.raises(RingletError, match=message):
         perplexity(random_pipeline(), text, context)
+
+
+@pytest.mark.reference
+@pytest.mark.real_model
+def test_as_llama_cpp_measures_it(smollm2_path, repository):
+    """On the same file and windows; llama.cpp rounds activations to 8 bits, which is worth less than 1% here."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    text, context, n_windows = (repository / "LICENSE").read_text(encoding="utf-8"), 128, 4
+    llama = llama_cpp.Llama(str(smollm2_path), n_ctx=context, logits_all=True, verbose=False)
+    ids = llama.tokenize(text.encode())[: n_windows * context]
+    losses = []
+    for start in range(0, len(ids), context):
+        window = ids[start : start + context]
+        llama.reset()
+        llama.eval(window)
+        half = slice(context // 2, context - 1)
+        losses.append(negative_log_likelihoods(llama.scores[half], window[context // 2 + 1 :]))
+    pipe = Pipeline.from_pretrained(smollm2_path, backend="cpu")
+    text = pipe.tokenizer.decode(ids)
+    assert pipe.tokenizer.encode(text) == ids
+    found = perplexity(pipe, text, context)
+    assert found.tokens_scored == sum(map(len, losses))
+    assert found.perplexity == pytest.approx(np.exp(np.mean(np.concatenate(losses))), rel=0.01)
