@@ -1,8 +1,9 @@
 """Attention over the rings: S = QKᵀ·scale, α = softmax(S), O_head = αV, piece by piece of the positions a query sees.
 
-Piece 0 are the sinks, the others are cut at the multiples of SEGMENT. Each piece gives, for each head that shares a K/V
-head, Σ eˢ⁻ᵐ·v, m = max s and l = Σ eˢ⁻ᵐ; two pieces merge by bringing both to the larger m (Milakov and Gimelshein 2018,
-Online normalizer calculation for softmax). Pieces merge in order, whoever computed them, so that threads change no bit.
+Piece 0 are the sinks, the others are cut at the multiples of SEGMENT. Each piece gives, for each head that shares a
+K/V head, Σ eˢ⁻ᵐ·v, m = max s and l = Σ eˢ⁻ᵐ; two pieces merge by bringing both to the larger m (Milakov and Gimelshein
+2018, Online normalizer calculation for softmax). Pieces merge in order, whoever computed them, so that threads change
+no bit.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class CpuBackend(Backend):
             (batch.positions, highest, "position"),
             (batch.sequence, len(batch.rings), "sequence"),
         ):
-            if n and not (0 <= values.min() and values.max() < limit):
+            if n and not (values.min() >= 0 and values.max() < limit):
                 raise RingletError(f"a {name} of the batch is outside 0 … {limit - 1}")
         return n
 

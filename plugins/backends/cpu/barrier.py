@@ -6,6 +6,8 @@ case nobody waits any more: every thread runs through the rest, whose results no
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -19,7 +21,7 @@ from ringlet.plugins.backends.cpu.target import IS_ARM64, IS_X86, YIELD
 SPINS = 4000  # some tens of microseconds, longer than threads at work are apart
 
 
-def _pointer(builder, address):
+def _pointer(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, ir.PointerType(I64))
 
 
@@ -50,7 +52,7 @@ def atomic_store(typingctx, address, value):
     return types.void(types.int64, types.int64), generate
 
 
-def _call_void(builder, name: str, *arguments) -> None:
+def _call_void(builder: Any, name: str, *arguments: Any) -> None:
     function_type = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, function_type, name)
     builder.call(function, arguments)

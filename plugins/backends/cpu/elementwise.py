@@ -12,7 +12,7 @@ import numpy as np
 
 from ringlet.plugins.backends.cpu import vector_math
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, load_f64, rope_at, store, store_f32
+from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, load_f64, store, store_f32
 from ringlet.plugins.backends.cpu.records import ACTIVATIONS
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, splat, sum_lanes
 from ringlet.plugins.backends.cpu.target import LANES

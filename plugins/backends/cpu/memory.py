@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import from_dtype, types
 from numba.extending import intrinsic
 
 from ringlet.plugins.backends.cpu import records
-from ringlet.plugins.backends.cpu.simd import F32, I8, I16, I32, Vector, call, constant, f32s, i8x16, u8x16
+from ringlet.plugins.backends.cpu.simd import F32, I8, I16, I32, Vector, constant, f32s, i8x16, u8x16
 from ringlet.plugins.backends.cpu.target import HAS_HALVES
 
 I64 = ir.IntType(64)
 
 
-def load_at(builder, address, llvm_type):
+def load_at(builder: Any, address: Any, llvm_type: Any) -> Any:
     value = builder.load(builder.inttoptr(address, ir.PointerType(llvm_type)))
     value.align = 1
     return value
 
 
-def store_at(builder, value, address) -> None:
+def store_at(builder: Any, value: Any, address: Any) -> None:
     builder.store(value, builder.inttoptr(address, ir.PointerType(value.type))).align = 1
 
 
-def like(llvm_type, element):
+def like(llvm_type: Any, element: Any) -> Any:
     """The element type, as a vector of as many lanes where the given type is a vector."""
     return ir.VectorType(element, llvm_type.count) if isinstance(llvm_type, ir.VectorType) else element
 
 
-def half_to_float(builder, bits):
+def half_to_float(builder: Any, bits: Any) -> Any:
     """float32 of IEEE halves given as i16, a number or a vector."""
     floats = like(bits.type, F32)
     if HAS_HALVES:
@@ -44,7 +46,7 @@ def half_to_float(builder, bits):
     return builder.bitcast(builder.or_(builder.select(special, kept, builder.bitcast(finite, ints)), sign), floats)
 
 
-def float_to_half(builder, value):
+def float_to_half(builder: Any, value: Any) -> Any:
     """IEEE halves as i16 of float32, to the nearest, ties to even; a number or a vector."""
     shorts = like(value.type, I16)
     if HAS_HALVES:
@@ -66,13 +68,13 @@ def float_to_half(builder, value):
     return builder.trunc(builder.or_(half, sign), shorts)
 
 
-def bfloat_to_float(builder, bits):
+def bfloat_to_float(builder: Any, bits: Any) -> Any:
     """float32 of bfloat16 given as i16: its upper half."""
     ints = like(bits.type, I32)
     return builder.bitcast(builder.shl(builder.zext(bits, ints), constant(ints, 16)), like(bits.type, F32))
 
 
-def _loader(result, stored, convert=None):
+def _loader(result: Any, stored: Any, convert: Any = None) -> Any:
     """A load of what is stored as the LLVM type, as a Numba value of type `result`."""
 
     @intrinsic
@@ -86,7 +88,7 @@ def _loader(result, stored, convert=None):
     return load
 
 
-def _storer(value_type, convert=None):
+def _storer(value_type: Any, convert: Any = None) -> Any:
     @intrinsic
     def store(typingctx, address, value):
         def generate(context, builder, sig, args):
@@ -99,7 +101,7 @@ def _storer(value_type, convert=None):
     return store
 
 
-def _widen(numeric):
+def _widen(numeric: Any) -> Any:
     return lambda builder, value: numeric(builder, value, I64)
 
 
@@ -130,7 +132,7 @@ def store(typingctx, address, vector):
     return types.void(types.int64, vector), generate
 
 
-def record_reader(dtype: np.dtype):
+def record_reader(dtype: np.dtype) -> Any:
     """A function (address, index) -> the record there; its fields are read when they are named."""
     record = from_dtype(dtype)
 

@@ -11,7 +11,10 @@ import numpy as np
 
 PADDING = 16  # float32 values: the widest vector
 SEGMENT = 256  # positions that attention scores at a time; a context is split at its multiples
-FORMATS = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS".split()  # that kernels read
+FORMATS = (  # block formats that kernels read
+    *("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
+    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"),
+)
 VALUE_ROWS = 16  # values of a ring unpacked together
 ADDRESS = COUNT = CODE = "i8"
 
@@ -127,7 +130,7 @@ JOB = _record(
     projected=ADDRESS,
     hidden=ADDRESS,
     up=ADDRESS,
-    # Attention in pieces: float32 (n_tokens, n_kv_heads, pieces, heads that share it, d_v padded + PADDING); 0: not split
+    # Attention in pieces, or 0: float32 (n_tokens, n_kv_heads, pieces, heads of a K/V head, d_v padded + PADDING)
     pieces=COUNT,
     partials=ADDRESS,
     # One thread's own memory, for each thread after the other

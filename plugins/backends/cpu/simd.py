@@ -1,12 +1,14 @@
 """SIMD vectors as values inside kernels: a Numba type whose value is an LLVM vector.
 
-`a + b`, `a * 2`, `a < b`, `a & 15` and the functions below each emit one or two LLVM instructions of portable vector IR,
-which LLVM lowers for any CPU. Nothing is reassociated or fused but where a function says so.
+`a + b`, `a * 2`, `a < b`, `a & 15` and the functions below each emit one or two LLVM instructions of portable vector
+IR, which LLVM lowers for any CPU. Nothing is reassociated or fused but where a function says so.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -54,7 +56,7 @@ class Vector(types.Type):
 
 @register_model(Vector)
 class VectorModel(models.PrimitiveModel):
-    def __init__(self, manager, vector: Vector) -> None:
+    def __init__(self, manager: Any, vector: Vector) -> None:
         super().__init__(manager, vector, vector.llvm)
 
 
@@ -62,24 +64,24 @@ f32s = Vector("f32", LANES)  # the vector that most kernels use
 f32x16, u8x16, i8x16 = Vector("f32", 16), Vector("u8", 16), Vector("i8", 16)
 
 
-def broadcast(builder, value, lanes: int):
+def broadcast(builder: Any, value: Any, lanes: int) -> Any:
     vector = ir.VectorType(value.type, lanes)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
-def constant(llvm_type, value):
+def constant(llvm_type: Any, value: float) -> Any:
     """The value in every lane of an LLVM vector type, or itself of a scalar one."""
     return ir.Constant(llvm_type, [value] * llvm_type.count if isinstance(llvm_type, ir.VectorType) else value)
 
 
-def call(builder, name: str, result, arguments, **options):
+def call(builder: Any, name: str, result: Any, arguments: Sequence[Any], **options: Any) -> Any:
     """Call an LLVM intrinsic by its full name."""
     function_type = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments, **options)
 
 
-def _operator(function, on_floats, on_ints, result_element=None) -> None:
+def _operator(function: Any, on_floats: Any, on_ints: Any, result_element: str | None = None) -> None:
     """Give vectors the operator: vector with vector, and vector with a number on either side.
 
     on_floats, on_ints: (builder, a, b, is_unsigned) -> value, or None where there is no such operation.
@@ -117,7 +119,7 @@ def _operator(function, on_floats, on_ints, result_element=None) -> None:
         lower_builtin(function, *sides)(lower)
 
 
-def _compare(symbol: str, function) -> None:
+def _compare(symbol: str, function: Any) -> None:
     def on_ints(builder, a, b, unsigned):
         return (builder.icmp_unsigned if unsigned else builder.icmp_signed)(symbol, a, b)
 
@@ -133,6 +135,7 @@ _operator(operator.or_, None, lambda b, x, y, _: b.or_(x, y))
 _operator(operator.lshift, None, lambda b, x, y, _: b.shl(x, y))
 _operator(operator.rshift, None, lambda b, x, y, unsigned: (b.lshr if unsigned else b.ashr)(x, y))
 _compare("<", operator.lt)
+_compare(">", operator.gt)
 _compare("==", operator.eq)
 
 
@@ -156,7 +159,7 @@ def fma(typingctx, a, b, c):
     return a(a, a, a), generate
 
 
-def _reduction(name: str, start):
+def _reduction(name: str, start: float | None) -> Any:
     @intrinsic
     def reduce(typingctx, vector):
         def generate(context, builder, sig, args):
@@ -172,7 +175,7 @@ sum_lanes = _reduction("fadd", -0.0)
 max_lanes = _reduction("fmax", None)  # NaN lanes are passed over
 
 
-def _unary(name: str):
+def _unary(name: str) -> Any:
     @intrinsic
     def function(typingctx, vector):
         def generate(context, builder, sig, args):
@@ -256,7 +259,7 @@ def bits_x16(typingctx, mask):
     return u8x16(types.int64), generate
 
 
-def table_of_16(values):
+def table_of_16(values: Sequence[float]) -> Any:
     """A function that looks up each lane of a u8x16 of numbers below 16 in 16 int8 values, as i8x16."""
 
     @intrinsic

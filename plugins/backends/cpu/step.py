@@ -11,7 +11,7 @@ import numpy as np
 from ringlet.plugins.backends.cpu import elementwise
 from ringlet.plugins.backends.cpu.attention import attend, padded_bytes, place_token
 from ringlet.plugins.backends.cpu.barrier import meet
-from ringlet.plugins.backends.cpu.compiling import kernel
+from ringlet.plugins.backends.cpu.compiling import entry_point, kernel
 from ringlet.plugins.backends.cpu.memory import angle_row_at, job_at, layer_at, load_i32, load_i64, model_at, rope_at
 from ringlet.plugins.backends.cpu.product import multiply_rows, share
 from ringlet.plugins.backends.cpu.unpack import unpack_row
@@ -19,7 +19,7 @@ from ringlet.plugins.backends.cpu.unpack import unpack_row
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
-@kernel
+@entry_point
 def step(thread, job_address):
     """Compute the job's logits, and write its keys and values into the rings. job_address: of a records.JOB."""
     job = job_at(job_address, 0)

@@ -41,7 +41,7 @@ def unpack_q3_k(row, n_columns, out):
 
 @kernel
 def six_bit_scale(block, run):
-    """s of a run of 32 weights of Q4_K or Q5_K; t is the same four bytes on in the first part, one half up in the last."""
+    """s of a run of 32 weights of Q4_K or Q5_K."""
     if run < 4:
         return load_u8(block + 4 + run) & 63
     return load_u8(block + 8 + run) & 15 | load_u8(block + run) >> 2 & 48
@@ -49,6 +49,7 @@ def six_bit_scale(block, run):
 
 @kernel
 def six_bit_minimum(block, run):
+    """t of the same."""
     if run < 4:
         return load_u8(block + 8 + run) & 63
     return load_u8(block + 8 + run) >> 4 | load_u8(block + 4 + run) >> 2 & 48

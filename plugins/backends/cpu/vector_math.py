@@ -25,7 +25,7 @@ ONE, HALF, TWO, ZERO = f(1), f(0.5), f(2), f(0)
 @kernel
 def exp(x):
     """eˣ = 2ⁿ·eʳ with r = x - n·ln 2 (Cephes, expf); 0 below -87, e⁸⁸ above 88."""
-    y = select(x < EXP_LOWEST, EXP_LOWEST, select(EXP_HIGHEST < x, EXP_HIGHEST, x))
+    y = select(x < EXP_LOWEST, EXP_LOWEST, select(x > EXP_HIGHEST, EXP_HIGHEST, x))
     n = nearest(y * LOG2_E)
     r = fma(n, splat(-LN2_LOW), fma(n, splat(-LN2_HIGH), y))
     p = fma(splat(EXP[0]), r, splat(EXP[1]))

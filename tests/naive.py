@@ -1,0 +1,40 @@
+"""Plain twins of the kernels, in float64 and straight from the formulas, for tests to compare with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def silu(x: float) -> float:
+    return x / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def gelu(x: float) -> float:
+    return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def relu(x: float) -> float:
+    return max(x, 0.0)
+
+
+def product(rows: np.ndarray, x: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """out[t, r] = Σ x[t, c]·rows[r, c] + bias[r], (n_tokens, n_rows)."""
+    y = np.array([[math.fsum(row.astype(float) * token.astype(float)) for row in rows] for token in x])
+    return y if bias is None else y + bias
+
+
+def rotate(x: np.ndarray, position: int, frequencies: tuple[float, ...], adjacent: bool) -> np.ndarray:
+    """Each pair as a complex number times e^{i·position·frequency}."""
+    y = x.astype(float)
+    n = len(frequencies)
+    for pair, frequency in enumerate(frequencies):
+        a, b = (2 * pair, 2 * pair + 1) if adjacent else (pair, pair + n)
+        turned = complex(y[a], y[b]) * complex(math.cos(position * frequency), math.sin(position * frequency))
+        y[a], y[b] = turned.real, turned.imag
+    return y
