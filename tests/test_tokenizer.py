@@ -120,6 +120,7 @@ def test_a_stream_joins_to_the_continuation(pair):
     for ids in random_ids(library, seed=4):
         stream = ours.stream_decoder()
         text = "".join(map(stream.push, ids)) + stream.flush()
+        assert text.lstrip(" ") == ours.decode(ids).lstrip(" ")
         if "\ufffd" in text:
             continue
         if type(library.model).__name__ == "WordPiece":  # blanks between words are the decoder's, not the tokens'
@@ -243,3 +244,17 @@ def test_a_directory_without_a_tokenizer(tmp_path):
 def test_a_lone_surrogate_is_no_text():
     with pytest.raises(RingletError, match=r"U\+D83D at 1"):
         Tokenizer.from_directory(POET).encode("x\ud83dy")
+
+
+def test_every_source_of_a_tokenizer(tmp_path):
+    assert Tokenizer.from_pretrained().encode("我爱你") == Tokenizer.from_pretrained(POET).encode("我爱你")
+    shutil.copy(POET / "tokenizer.json", tmp_path)
+    assert Tokenizer.from_pretrained(str(tmp_path)).n_tokens == 6144, "a directory need hold no model"
+    with pytest.raises(RingletError, match="no such file"):
+        Tokenizer.from_pretrained(tmp_path / "none.gguf")
+
+
+@pytest.mark.parametrize("text", [b"bytes", None, 3])
+def test_only_str_is_text(text):
+    with pytest.raises(RingletError, match="str is needed"):
+        Tokenizer.from_directory(POET).encode(text)

@@ -8,6 +8,7 @@ import random
 import re
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 from tokenizer_battery import WRITTEN, bytes_digest, digest, document, random_texts
@@ -69,6 +70,18 @@ def test_real_vocabularies(name, request):
     tokenizer = Tokenizer.from_pretrained(request.getfixturevalue(f"{name}_path"))
     assert_as_llama_cpp(tokenizer, EXPECTED[name])
     assert digest([tokenizer.encode(document(), add_special=False)]) == EXPECTED[name]["document"]
+
+
+def test_a_file_that_holds_only_a_vocabulary(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "vocabulary.gguf", "llama")
+    for key, value in VOCABULARIES["byte_pairs"].items():
+        add = {str: writer.add_string, int: writer.add_uint32, list: writer.add_array}[type(value)]
+        add(f"tokenizer.ggml.{key}", value)
+    writer.add_string("tokenizer.ggml.pre", "smollm")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert_as_llama_cpp(Tokenizer.from_pretrained(tmp_path / "vocabulary.gguf"), EXPECTED["byte_pairs smollm"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

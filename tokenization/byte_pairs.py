@@ -48,6 +48,7 @@ class SpaceMarkPairCodec(GGUFCodec):
     invalid = "ringlet_replace_each_byte"
 
     def __init__(self, vocabulary: GGUFVocabulary) -> None:
+        vocabulary.flags.pop("add_bos_token", None)  # some files say false and mean true; llama.cpp hears true
         super().__init__(vocabulary, adds_bos=True)
         ids = usable_ids(vocabulary, self.special_ids)
         self._library = tokenizers.Tokenizer(_merges_model(vocabulary, ids, byte_fallback=True))

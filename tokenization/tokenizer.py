@@ -36,10 +36,13 @@ class Tokenizer:
     def from_pretrained(cls, source: str | os.PathLike[str] | None = None) -> Tokenizer:
         """The tokenizer of a model: None for the embedded one, a directory, a GGUF file, or "org/name" of the Hub.
 
-        A GGUF file that holds only a vocabulary will do. Raises FormatError for a file that is missing or broken.
+        A GGUF file that holds only a vocabulary will do, and a directory without a model's weights. Raises RingletError
+        for a file that is missing or broken.
         """
         from ringlet.core.formats.source import resolve_source
 
+        if source is not None and (folder := Path(source).expanduser()).joinpath("tokenizer.json").is_file():
+            return cls.from_directory(folder)
         path = Path(resolve_source(source).path)
         if path.is_dir():
             return cls.from_directory(path)

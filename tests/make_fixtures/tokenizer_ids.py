@@ -153,8 +153,12 @@ def main() -> None:
     cases: dict[str, tuple[str, dict]] = {f"byte_pairs {pre}": ("byte_pairs", {"pre": pre}) for pre in PRE_TOKENIZERS}
     cases["sentencepiece"] = ("sentencepiece", {})
     cases["sentencepiece without prefix"] = ("sentencepiece", no_prefix)
-    cases["space_mark_pairs"] = ("space_mark_pairs", {})
+    cases["space_mark_pairs"] = ("space_mark_pairs", {"add_bos_token": False})
     in_full = {f"byte_pairs {pre}" for pre in ("default", "llama-bpe", "qwen2", "smollm")}
+    # Names that split in the same way as an earlier one get fewer texts.
+    first_names = {
+        f"byte_pairs {pre}" for pre in {kind: pre for pre, kind in reversed(PRE_TOKENIZERS.items())}.values()
+    }
     expected = {}
     FIXTURES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +166,8 @@ def main() -> None:
             path = Path(folder) / "vocabulary.gguf"
             write_gguf(path, {**vocabularies[base], **changes})
             full = base != "byte_pairs" or name in in_full
-            ids = reference(path, 2000 if full else 300, with_document=full)
+            n_random = 2000 if full else 400 if name in first_names else 40
+            ids = reference(path, n_random, with_document=full)
             expected[name] = {"vocabulary": base, "changes": changes, **ids}
             print(name)
     for name, path in zip(("smollm2", "gemma"), sys.argv[1:], strict=False):
