@@ -13,7 +13,7 @@ CORPUS = [
     "naïve café 👩‍👩‍👧 12345",
     "  two  blanks\n\n\tx = y[0]",
 ] * 4
-STYLES = ["byte_level", "byte_fallback", "unigram", "word_piece"]
+STYLES = ["byte_level", "byte_fallback", "unigram", "word_piece", "word_level"]
 SPECIAL = ["<unk>", "<s>", "</s>"]
 
 
@@ -37,6 +37,10 @@ def train(style: str) -> tokenizers.Tokenizer:
         library.pre_tokenizer = pre_tokenizers.Metaspace()
         library.decoder = decoders.Metaspace()
         trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=SPECIAL, unk_token="<unk>")
+    elif style == "word_level":  # without a decoder: blanks between tokens
+        library = tokenizers.Tokenizer(models.WordLevel(unk_token="<unk>"))
+        library.pre_tokenizer = pre_tokenizers.Whitespace()
+        trainer = trainers.WordLevelTrainer(special_tokens=SPECIAL)
     else:
         library = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
         library.normalizer = normalizers.BertNormalizer()

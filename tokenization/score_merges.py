@@ -9,8 +9,11 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-_TABLE_BITS = 22
-_REMEMBERED = 1 << 16  # parts of a text whose ids are kept
+TABLE_BITS = 22
+
+# Words come again: the ids of short parts are kept.
+LONGEST_REMEMBERED = 64  # characters
+MOST_REMEMBERED = 1 << 16
 
 
 class ScoreMerger:
@@ -26,13 +29,16 @@ class ScoreMerger:
         """Token ids, and as they are the characters that have no token."""
         result: list[int | str] = []
         for part in self._independent_parts(text):
-            ids = self._remembered.get(part)
-            if ids is None:
-                if len(self._remembered) >= _REMEMBERED:
-                    self._remembered.clear()
-                ids = self._remembered[part] = self._merge(part)
-            result.extend(ids)
+            result.extend(self._remembered.get(part) or self._merge_and_remember(part))
         return result
+
+    def _merge_and_remember(self, part: str) -> list[int | str]:
+        ids = self._merge(part)
+        if len(part) <= LONGEST_REMEMBERED:
+            if len(self._remembered) >= MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[part] = ids
+        return ids
 
     def _independent_parts(self, text: str) -> list[str]:
         """Cut where two characters meet in no token: no merge reaches over such a place."""
@@ -84,7 +90,7 @@ def _codes(text: str) -> np.ndarray:
 def _places(codes: np.ndarray) -> np.ndarray:
     """Where the table keeps each pair of neighbours."""
     mixed = codes[:-1] * np.uint32(0x9E3779B1) + codes[1:] * np.uint32(0x85EBCA77)
-    return mixed >> np.uint32(32 - _TABLE_BITS)
+    return mixed >> np.uint32(32 - TABLE_BITS)
 
 
 def _meeting_characters(tokens: dict[str, int]) -> np.ndarray:
@@ -93,6 +99,6 @@ def _meeting_characters(tokens: dict[str, int]) -> np.ndarray:
     last = np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)))[:-1] - 1
     inside = np.ones(len(places), bool)
     inside[last] = False  # there one token ends and the next begins
-    table = np.zeros(1 << _TABLE_BITS, bool)
+    table = np.zeros(1 << TABLE_BITS, bool)
     table[places[inside]] = True
     return table
