@@ -75,7 +75,10 @@ class GGUFCodec(ByteCodec):
 
 
 def usable_ids(vocabulary: GGUFVocabulary, special_ids: frozenset[int]) -> dict[str, int]:
-    """Ids by text of the tokens that a text may become: all but control tokens."""
+    """Ids by text of the tokens that a text may become: all but control tokens.
+
+    Where merges lead to a control token's text, llama.cpp gives its id for plain text; here that cannot happen.
+    """
     ids = dict(vocabulary.ids)
     for token_id in special_ids:
         del ids[vocabulary.tokens[token_id]]
