@@ -94,6 +94,17 @@ def test_no_text_becomes_a_control_token(kind):
     assert ids == sorted(tokenizer.special_ids)
 
 
+def test_merges_may_pass_through_a_control_token_but_not_end_in_it():
+    tokenizer = Tokenizer.from_gguf(metadata("sentencepiece"))
+    # llama.cpp's own answer: "</s>" is merged first, then with "<" into a token of its own.
+    pieces = [tokenizer.piece(i) for i in tokenizer.encode("||</s></s>", add_special=False)]
+    assert pieces == [" ", "|", "|", "</s><", "/s>"]
+    pieces = [tokenizer.piece(i) for i in tokenizer.encode("</s>", add_special=False)]
+    assert pieces[0] == " "
+    assert "".join(pieces[1:]) == "</s>"
+    assert "</s>" not in pieces
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_decode_gives_the_text_back(kind):
     tokenizer = Tokenizer.from_gguf(metadata(kind, add_space_prefix=False))

@@ -10,7 +10,7 @@ import tokenizers
 from tokenizers import Regex, models, pre_tokenizers
 
 from ringlet.tokenization.byte_alphabet import BYTE_ALPHABET, bytes_of_alphabet
-from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec, usable_ids
+from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec
 from ringlet.tokenization.gguf_vocabulary import GGUFVocabulary
 from ringlet.tokenization.huggingface import guarded
 from ringlet.tokenization.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
@@ -24,7 +24,7 @@ class BytePairCodec(GGUFCodec):
     def __init__(self, vocabulary: GGUFVocabulary) -> None:
         kind = _pre_tokenizer(vocabulary)
         super().__init__(vocabulary, kind.adds_bos)
-        ids = usable_ids(vocabulary, self.special_ids)
+        ids = _usable_ids(vocabulary, self.special_ids)
         # A byte without a token keeps its neighbours apart; it leaves the result afterwards.
         missing = [letter for letter in BYTE_ALPHABET if letter not in ids]
         ids.update(zip(missing, range(self.n_tokens, self.n_tokens + len(missing)), strict=True))
@@ -50,7 +50,7 @@ class SpaceMarkPairCodec(GGUFCodec):
     def __init__(self, vocabulary: GGUFVocabulary) -> None:
         vocabulary.flags.pop("add_bos_token", None)  # some files say false and mean true; llama.cpp hears true
         super().__init__(vocabulary, adds_bos=True)
-        ids = usable_ids(vocabulary, self.special_ids)
+        ids = _usable_ids(vocabulary, self.special_ids)
         self._library = tokenizers.Tokenizer(_merges_model(vocabulary, ids, byte_fallback=True))
 
     def _encode_part(self, text: str, after_token: bool) -> list[int]:
@@ -70,6 +70,14 @@ def _pre_tokenizer(vocabulary: GGUFVocabulary) -> PreTokenizer:
         known = ", ".join(sorted(PRE_TOKENIZERS))
         raise vocabulary.error(f"tokenizer.ggml.pre is {name!r}, which this version does not know; it knows {known}")
     return PRE_TOKENIZERS[name]
+
+
+def _usable_ids(vocabulary: GGUFVocabulary, special_ids: frozenset[int]) -> dict[str, int]:
+    """Ids by text of the tokens that a text may become: all but control tokens."""
+    ids = dict(vocabulary.ids)
+    for token_id in special_ids:
+        del ids[vocabulary.tokens[token_id]]
+    return ids
 
 
 def _merges_model(vocabulary: GGUFVocabulary, ids: dict[str, int], **options: bool) -> models.BPE:

@@ -74,17 +74,6 @@ class GGUFCodec(ByteCodec):
         return self._tokens[token_id] if 0 <= token_id < self.n_tokens else None
 
 
-def usable_ids(vocabulary: GGUFVocabulary, special_ids: frozenset[int]) -> dict[str, int]:
-    """Ids by text of the tokens that a text may become: all but control tokens.
-
-    Where merges lead to a control token's text, llama.cpp gives its id for plain text; here that cannot happen.
-    """
-    ids = dict(vocabulary.ids)
-    for token_id in special_ids:
-        del ids[vocabulary.tokens[token_id]]
-    return ids
-
-
 def _edge(vocabulary: GGUFVocabulary, role: str, default: bool) -> tuple[int, ...]:
     """The token that begins or ends a text, or none."""
     wanted = vocabulary.flags.get(f"add_{role}_token")

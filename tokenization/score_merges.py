@@ -17,10 +17,13 @@ MOST_REMEMBERED = 1 << 16
 
 
 class ScoreMerger:
-    """ids: the tokens that a text may become, by their texts. scores: float32, by id."""
+    """ids: the tokens by their texts. scores: float32, by id. never: texts of tokens that no text becomes.
 
-    def __init__(self, ids: dict[str, int], scores: np.ndarray) -> None:
-        self._ids = ids
+    Merges go through the latter; one that is left at the end comes apart again, as SentencePiece's unused pieces do.
+    """
+
+    def __init__(self, ids: dict[str, int], scores: np.ndarray, never: frozenset[str] = frozenset()) -> None:
+        self._ids, self._never = ids, never
         self._costs = (-scores).tolist()
         self._meets = _meeting_characters(ids)
         self._remembered: dict[str, list[int | str]] = {}
@@ -47,11 +50,12 @@ class ScoreMerger:
         return [text[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def _merge(self, text: str) -> list[int | str]:
-        ids, costs, end = self._ids, self._costs, len(text)
+        ids, costs, never, end = self._ids, self._costs, self._never, len(text)
         # A symbol is known by its first character: stops[i] is where it ends, -1 when it is part of another;
         # befores[i] is the symbol before it.
         stops = list(range(1, end + 1))
         befores = list(range(-1, end - 1))
+        seams: dict[tuple[int, int], int] = {}  # where a token that no text becomes was joined
 
         def join(left: int) -> tuple[float, int, int] | None:
             """(cost, where it begins, where it ends) of the token that a symbol and the next one make."""
@@ -68,17 +72,25 @@ class ScoreMerger:
             right = stops[left]
             if right < 0 or right == end or stops[right] != stop:
                 continue  # one of the two has been joined to another since
+            if text[left:stop] in never:
+                seams[left, stop] = right
             stops[left], stops[right] = stop, -1
             if stop < end:
                 befores[stop] = left
             for start in (befores[left], left):
                 if found := join(start):
                     heappush(queue, found)
+
+        def spell(left: int, stop: int) -> list[int | str]:
+            if seam := seams.get((left, stop)):
+                return spell(left, seam) + spell(seam, stop)
+            symbol = text[left:stop]
+            return [symbol if symbol in never else ids.get(symbol, symbol)]
+
         result: list[int | str] = []
         at = 0
         while at < end:
-            symbol = text[at : stops[at]]
-            result.append(ids.get(symbol, symbol))
+            result.extend(spell(at, stops[at]))
             at = stops[at]
         return result
 

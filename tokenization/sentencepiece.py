@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringlet.core.errors import RingletError
-from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec, usable_ids
+from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec
 from ringlet.tokenization.gguf_vocabulary import GGUFVocabulary
 from ringlet.tokenization.score_merges import ScoreMerger
 
@@ -20,7 +20,8 @@ class SentencePieceCodec(GGUFCodec):
         self._name = vocabulary.name
         self._unknown = vocabulary.named_ids.get("unknown")
         self.strips_space = self._prefixes_space = vocabulary.flags.get("add_space_prefix", True)
-        self._merger = ScoreMerger(usable_ids(vocabulary, self.special_ids), vocabulary.scores)
+        never = frozenset(self._tokens[token_id] for token_id in self.special_ids)
+        self._merger = ScoreMerger(vocabulary.ids, vocabulary.scores, never)
 
     def _encode_part(self, text: str, after_token: bool) -> list[int]:
         if after_token and self._prefixes_space:
