@@ -78,7 +78,7 @@ class CpuBackend(Backend):
             "logits": logits,
             "angle_rows": rotations.rows,
         }
-        self._in_use = batch, tables, arrays  # until the next step: an interrupted one may run on for a moment
+        self._in_use: object = batch, tables, arrays  # an interrupted step may run on for a moment
         job = self._job[0]
         job["barrier"] = self._team.ready()
         if self._scratch.make_room(n_tokens, len(rotations.rows), n_tokens * self.config.n_kv_heads * pieces):
@@ -89,6 +89,7 @@ class CpuBackend(Backend):
         job["n_tokens"], job["n_wanted"], job["n_angle_rows"] = n_tokens, len(wanted), len(rotations.rows)
         job["pieces"] = pieces
         self._team.run(address(self._job))
+        self._in_use = None
         return logits
 
     def _checked_length(self, batch: Batch) -> int:

@@ -8,6 +8,7 @@ features to its index; its own stamp would see the one file only that the functi
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -80,8 +81,8 @@ class _KernelCache(caching.FunctionCache):
 def kept(dispatcher: Any, signature: tuple) -> Callable:
     """The kernel compiled for the signature, taken from the user's cache or put there.
 
-    While it compiles, which takes seconds, a line on standard error says so if that is a terminal. A cache folder that
-    cannot be written costs the time again in the next process.
+    While it compiles, which takes seconds, a line on standard error says so if that is a terminal. Where the folder
+    cannot be written, or held damaged files, which go, the next process compiles again.
     """
     with _compiling, _announcing():
         if not dispatcher.signatures:
@@ -89,7 +90,8 @@ def kept(dispatcher: Any, signature: tuple) -> Callable:
                 kernels_folder().mkdir(parents=True, exist_ok=True)
                 dispatcher._cache = _KernelCache(dispatcher.py_func)
                 dispatcher.compile(signature)
-            except OSError:
+            except Exception:
+                shutil.rmtree(kernels_folder(), ignore_errors=True)
                 dispatcher._cache = caching.NullCache()
                 dispatcher.compile(signature)
     return dispatcher

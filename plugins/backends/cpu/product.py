@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store_f32
+from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store, store_f32
 from ringlet.plugins.backends.cpu.records import PADDING
-from ringlet.plugins.backends.cpu.simd import fma, splat, sum_lanes
+from ringlet.plugins.backends.cpu.simd import first_lane, fma, second_lane, splat, sums_of_four, third_lane
 from ringlet.plugins.backends.cpu.target import LANES
 from ringlet.plugins.backends.cpu.unpack import unpack_row
 
@@ -94,10 +94,12 @@ def four_by_one(rows, n_rows, columns, x, out):
 
 @kernel
 def store_sums(a0, a1, a2, a3, n_rows, out):
-    store_f32(out, sum_lanes(a0))
+    sums = sums_of_four(a0, a1, a2, a3)
+    if n_rows == ROWS:
+        store(out, sums)
+        return
+    store_f32(out, first_lane(sums))
     if n_rows > 1:
-        store_f32(out + 4, sum_lanes(a1))
+        store_f32(out + 4, second_lane(sums))
     if n_rows > 2:
-        store_f32(out + 8, sum_lanes(a2))
-    if n_rows > 3:
-        store_f32(out + 12, sum_lanes(a3))
+        store_f32(out + 8, third_lane(sums))

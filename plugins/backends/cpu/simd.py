@@ -175,6 +175,44 @@ sum_lanes = _reduction("fadd", -0.0)
 max_lanes = _reduction("fmax", None)  # NaN lanes are passed over
 
 
+@intrinsic
+def sums_of_four(typingctx, a, b, c, d):
+    """f32x4 of the four vectors' sums: each is halved to four lanes, then the lanes are added crosswise."""
+
+    def generate(context, builder, sig, args):
+        def pick(x, y, places):
+            return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(places)), places))
+
+        def halved(x):
+            n = x.type.count
+            if n == 4:
+                return x
+            return halved(builder.fadd(pick(x, x, list(range(n // 2))), pick(x, x, list(range(n // 2, n)))))
+
+        def paired(x, y):
+            """x0 + x1, y0 + y1, x2 + x3, y2 + y3."""
+            return builder.fadd(pick(x, y, [0, 4, 2, 6]), pick(x, y, [1, 5, 3, 7]))
+
+        ab, cd = paired(*map(halved, args[:2])), paired(*map(halved, args[2:]))
+        return builder.fadd(pick(ab, cd, [0, 1, 4, 5]), pick(ab, cd, [2, 3, 6, 7]))
+
+    return Vector("f32", 4)(a, a, a, a), generate
+
+
+def _lane(place: int) -> Any:
+    @intrinsic
+    def lane(typingctx, vector):
+        def generate(context, builder, sig, args):
+            return builder.extract_element(args[0], I32(place))
+
+        return vector.scalar(vector), generate
+
+    return lane
+
+
+first_lane, second_lane, third_lane = map(_lane, range(3))
+
+
 def _unary(name: str) -> Any:
     @intrinsic
     def function(typingctx, vector):
@@ -204,14 +242,6 @@ def select(typingctx, mask, a, b):
         return builder.select(args[0], *values)
 
     return vector(mask, *sides), generate
-
-
-@intrinsic
-def first_lane(typingctx, vector):
-    def generate(context, builder, sig, args):
-        return builder.extract_element(args[0], I32(0))
-
-    return vector.scalar(vector), generate
 
 
 @intrinsic
