@@ -1,0 +1,147 @@
+"""How far a backend, or llama.cpp, is from the same model computed in float32.
+
+    python benchmarks/kl_divergence.py MODEL.gguf [TEXT] [--backend cpu] [--context 512]
+
+Prints for each engine the mean Kullback-Leibler divergence KL(reference ‖ engine) in nats a token, and how often both
+hold the same token for the best. The reference is the `numpy` backend: the stored weights, unpacked and computed in
+float32. `--transformers` measures that reference itself. llama.cpp joins where `llama_cpp` can be imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+DEFAULT_TEXT = Path(__file__).resolve().parent.parent / "tests/fixtures/real_models/prompts/mixed_long.txt"
+ROWS_AT_ONCE = 64  # positions turned to float64 together: a vocabulary of 262,144 is 2 MB a row
+
+Logits = Callable[[list[int]], np.ndarray]  # token ids to float32 (len(ids), d_vocab), teacher forced
+
+
+class Divergence(NamedTuple):
+    """One number a position."""
+
+    kl: np.ndarray  # float64, nats
+    same_best: np.ndarray  # bool
+
+
+def divergence(reference: np.ndarray, logits: np.ndarray) -> Divergence:
+    """KL(p ‖ q) = Σᵢ pᵢ·(log pᵢ - log qᵢ) of each row, for the softmaxes p and q of logits (positions, d_vocab)."""
+    kl, same_best = [], []
+    for start in range(0, len(reference), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        log_p, log_q = log_softmax(reference[rows]), log_softmax(logits[rows])
+        kl.append((np.exp(log_p) * (log_p - log_q)).sum(axis=-1))
+        same_best.append(log_p.argmax(axis=-1) == log_q.argmax(axis=-1))
+    return Divergence(np.concatenate(kl), np.concatenate(same_best))
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def llama_cpp_logits(model: Path, context: int, threads: int | None, float32_cache: bool = False) -> Logits:
+    """llama.cpp's logits, with its default cache in float16 unless told otherwise."""
+    import llama_cpp
+
+    cache = llama_cpp.GGML_TYPE_F32 if float32_cache else None
+    engine = llama_cpp.Llama(
+        str(model),
+        n_ctx=context,
+        n_batch=min(context, 512),
+        n_threads=threads,
+        n_threads_batch=threads,
+        type_k=cache,
+        type_v=cache,
+        logits_all=True,
+        verbose=False,
+    )
+
+    def logits(ids: list[int]) -> np.ndarray:
+        engine.reset()
+        engine.eval(ids)
+        return engine.scores[: len(ids)].copy()
+
+    return logits
+
+
+def transformers_logits(model: Path, threads: int | None) -> Logits:
+    """The logits of PyTorch in float32, through transformers' own reading of the GGUF file."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    if threads:
+        torch.set_num_threads(threads)
+    network = AutoModelForCausalLM.from_pretrained(
+        str(model.parent), gguf_file=model.name, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+
+    @torch.inference_mode()
+    def logits(ids: list[int]) -> np.ndarray:
+        return network(torch.tensor([ids]), use_cache=False).logits[0].float().numpy()
+
+    return logits
+
+
+def engines(
+    model: Path, backends: tuple[str, ...], context: int, threads: int | None, torch: bool
+) -> dict[str, Logits]:
+    """The engines to measure, by name."""
+    from ringlet import Pipeline
+
+    found: dict[str, Logits] = {}
+    for backend in backends:
+        found[backend] = Pipeline.from_pretrained(str(model), backend=backend, context=context, threads=threads).logits
+    if importlib.util.find_spec("llama_cpp"):
+        found["llama.cpp"] = llama_cpp_logits(model, context, threads)
+    if torch:
+        found["transformers"] = transformers_logits(model, threads)
+    return found
+
+
+def windows(ids: list[int], context: int, limit: int) -> list[list[int]]:
+    """The first `limit` windows of up to `context` tokens."""
+    whole = [ids[start : start + context] for start in range(0, len(ids), context)]
+    return [window for window in whole if len(window) > 1][:limit]
+
+
+@click.command()
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("text", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=DEFAULT_TEXT)
+@click.option("--backend", "backends", multiple=True, default=["cpu"], help="Repeatable.", show_default=True)
+@click.option("--context", default=512, show_default=True, help="Tokens of one window; each starts with an empty ring.")
+@click.option("--max-windows", default=6, show_default=True, help="Windows of the text to use.")
+@click.option("--threads", type=int, help="Threads of every engine; its own default if not given.")
+@click.option("--transformers", "torch", is_flag=True, help="Measure PyTorch in float32 too, to check the reference.")
+def main(
+    model: Path, text: Path, backends: tuple[str, ...], context: int, max_windows: int, threads: int | None, torch: bool
+) -> None:
+    """Mean KL and share of same best tokens against float32, for MODEL (a GGUF file) on TEXT (UTF-8)."""
+    from ringlet import Pipeline
+
+    reference = Pipeline.from_pretrained(str(model), backend="numpy", context=context, threads=threads)
+    special = reference.tokenizer.encode("")  # a begin token, where the model wants one
+    ids = reference.tokenizer.encode(text.read_text(encoding="utf-8"), add_special=False)
+    parts = [special + window for window in windows(ids, context - len(special), max_windows)]
+    click.echo(f"{model.name}, {sum(map(len, parts))} tokens in {len(parts)} windows of {context}")
+    found = engines(model, backends, context, threads, torch)
+    measured: dict[str, list[Divergence]] = {name: [] for name in found}
+    for part in parts:
+        expected = reference.logits(part)
+        for name, logits in found.items():
+            measured[name].append(divergence(expected, logits(part)))
+    click.echo(f"{'engine':<14} {'mean KL':>10} {'99% of KL':>10} {'largest KL':>10} {'same best':>10}")
+    for name, results in measured.items():
+        kl, same = (np.concatenate(column) for column in zip(*results, strict=True))
+        share = f"{100 * same.mean():.2f}%"
+        click.echo(f"{name:<14} {kl.mean():>10.6f} {np.quantile(kl, 0.99):>10.6f} {kl.max():>10.6f} {share:>10}")
+
+
+if __name__ == "__main__":
+    main()
