@@ -14,14 +14,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
 
-KV_DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
+KV_DTYPES: dict[str, np.dtype] = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector load
 
 
@@ -63,7 +62,7 @@ class RingLayout:
     layers: tuple[LayerLayout, ...]
     context: int
     sinks: int
-    overflow: Literal["stop", "slide"]
+    overflow: str  # "stop" or "slide"
     chunk: int
 
     @classmethod
@@ -87,12 +86,14 @@ class RingLayout:
             )
         layers = []
         for layer in config.layers:
-            local = layer.window is not None and layer.window <= context
-            capacity = layer.window if local else context
+            if layer.window is not None and layer.window <= context:
+                capacity, kept = layer.window, 0
+            else:
+                capacity, kept = context, sinks
             slots = capacity + chunk - 1
             if overflow == "stop":
                 slots = min(slots, context)
-            layers.append(LayerLayout(capacity, 0 if local else sinks, slots))
+            layers.append(LayerLayout(capacity, kept, slots))
         return cls(tuple(layers), context, sinks, overflow, chunk)
 
     def nbytes(self, config: ModelConfig, dtype: str) -> int:

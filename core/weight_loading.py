@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
@@ -56,12 +57,9 @@ def load_weights(
 ) -> ModelWeights:
     """Raises FormatError for a tensor that is missing, of the wrong shape, or left over."""
     loader = WeightLoader(table, config, biases, tensors, file)
-    outside = {name: loader.take(name, None, shape) for name, shape in model_shapes(config, biases).items()}
+    outside = loader.take_all(model_shapes(config, biases), None)
     shapes = layer_shapes(config, biases)
-    layers = [
-        LayerWeights(**{name: loader.take(name, layer, shape) for name, shape in shapes.items()})
-        for layer in range(config.n_layers)
-    ]
+    layers = [LayerWeights(**loader.take_all(shapes, layer)) for layer in range(config.n_layers)]
     loader.refuse_unused()
     outside.setdefault("W_t", outside["embedding"])
     return ModelWeights(layers=tuple(layers), **outside)
@@ -86,6 +84,10 @@ class WeightLoader:
         }
         self.used: set[str] = set()
         self._shared: dict[str, Matrix | np.ndarray] = {}  # tensors that hold several weights
+
+    def take_all(self, shapes: Mapping[str, Shape], layer: int | None) -> dict[str, Any]:
+        """The weights of these names and shapes, each of the kind that its field holds."""
+        return {name: self.take(name, layer, shape) for name, shape in shapes.items()}
 
     def take(self, name: str, layer: int | None, shape: Shape) -> Matrix | np.ndarray:
         """The weight, a Matrix or a float32 vector, of just this shape."""

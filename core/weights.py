@@ -66,6 +66,8 @@ class LayerWeights:
     W_o: Matrix  # (d_model, n_heads·d_v)
     W_up: Matrix  # (d_ff, d_model)
     W_down: Matrix  # (d_model, d_ff)
+    attention_norm: np.ndarray  # (d_model,)
+    feed_forward_norm: np.ndarray
     W_gate: Matrix | None = None  # (d_ff, d_model)
     b_q: np.ndarray | None = None
     b_k: np.ndarray | None = None
@@ -74,10 +76,8 @@ class LayerWeights:
     b_up: np.ndarray | None = None
     b_down: np.ndarray | None = None
     b_gate: np.ndarray | None = None
-    attention_norm: np.ndarray | None = None  # (d_model,)
     attention_norm_bias: np.ndarray | None = None
     attention_post_norm: np.ndarray | None = None
-    feed_forward_norm: np.ndarray | None = None
     feed_forward_norm_bias: np.ndarray | None = None
     feed_forward_post_norm: np.ndarray | None = None
     q_norm: np.ndarray | None = None  # (d_k,)

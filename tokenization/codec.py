@@ -15,9 +15,15 @@ class Codec(ABC):
     text is never made of.
     """
 
-    n_tokens: int
-    holes: frozenset[int] = frozenset()
     special_ids: frozenset[int]
+
+    @property
+    @abstractmethod
+    def n_tokens(self) -> int: ...
+
+    @property
+    def holes(self) -> frozenset[int]:
+        return frozenset()
 
     @abstractmethod
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:

@@ -22,13 +22,16 @@ class GGUFCodec(ByteCodec):
 
     def __init__(self, vocabulary: GGUFVocabulary, adds_bos: bool) -> None:
         self._tokens, self._ids, self._kinds = vocabulary.tokens, vocabulary.ids, vocabulary.kinds
-        self.n_tokens = len(self._tokens)
         self.special_ids = frozenset(self._of_kind(CONTROL, UNKNOWN))
         self._whole = _TokenFinder(self._tokens[i] for i in self._of_kind(USER_DEFINED))
         self._whole_and_special = _TokenFinder(self._tokens[i] for i in self._of_kind(USER_DEFINED, CONTROL, UNKNOWN))
         self._before = _edge(vocabulary, "bos", adds_bos)
         self._after = _edge(vocabulary, "eos", False)
         self._bytes: dict[int, bytes] = {}
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self._tokens)
 
     def _of_kind(self, *kinds: int) -> list[int]:
         return np.nonzero(np.isin(self._kinds, kinds))[0].tolist()

@@ -30,7 +30,7 @@ class Source:
     name: str
 
 
-def resolve_source(source: str | Path | None) -> Source:
+def resolve_source(source: str | os.PathLike[str] | None) -> Source:
     """Where a model lies, downloaded from the Hub where need be; None is the embedded model.
 
     An existing path wins. A name that ends in .gguf without a colon, or starts with ``.``, ``/``, ``~`` or a drive
@@ -38,11 +38,11 @@ def resolve_source(source: str | Path | None) -> Source:
     """
     if source is None:
         return _local(Path(str(files("ringlet.data"))) / EMBEDDED, f"{EMBEDDED} (embedded)")
-    text = str(source)
+    text = os.fspath(source)
     path = os.path.expanduser(text)
     if text and os.path.exists(path):
         return _local(Path(path), text)
-    if isinstance(source, Path) or LOOKS_LIKE_A_PATH.match(text):
+    if not isinstance(source, str) or LOOKS_LIKE_A_PATH.match(text):
         raise RingletError(f"{text}: no such file or directory")
     named = HUB_NAME.fullmatch(text)
     if named is None:

@@ -64,7 +64,7 @@ class NumpyBackend(Backend):
         Q = self.project(x, layer.W_q, layer.b_q).reshape(n, config.n_heads, config.d_k)
         K = self.project(x, layer.W_k, layer.b_k).reshape(n, config.n_kv_heads, config.d_k)
         V = self.project(x, layer.W_v, layer.b_v).reshape(n, config.n_kv_heads, config.d_v)
-        if config.qk_norm:
+        if layer.q_norm is not None and layer.k_norm is not None:
             Q, K = rms_norm(Q, layer.q_norm, config.norm_epsilon), rms_norm(K, layer.k_norm, config.norm_epsilon)
         rope = config.layers[index].rope
         K = rotate(K, batch.positions, rope)
@@ -110,10 +110,10 @@ class NumpyBackend(Backend):
     def feed_forward(self, layer: LayerWeights, x: np.ndarray) -> np.ndarray:
         """(activation(x·W_gate) * (x·W_up))·W_down or activation(x·W_up)·W_down (Shazeer 2020, GLU Variants, eq. 5)."""
         up = self.project(x, layer.W_up, layer.b_up)
-        if self.config.gated:
-            hidden = activation(self.project(x, layer.W_gate, layer.b_gate), self.config.activation) * up
-        else:
+        if layer.W_gate is None:
             hidden = activation(up, self.config.activation)
+        else:
+            hidden = activation(self.project(x, layer.W_gate, layer.b_gate), self.config.activation) * up
         return self.project(hidden, layer.W_down, layer.b_down)
 
     def norm(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
