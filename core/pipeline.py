@@ -214,8 +214,8 @@ class Pipeline:
     def _removed_ids(self) -> np.ndarray:
         """Ids that have no token; they are never drawn."""
         d_vocab, n_tokens = self.model.config.d_vocab, self.tokenizer.n_tokens
-        holes = [index for index in range(min(n_tokens, d_vocab)) if not self.tokenizer.has_token(index)]
-        return np.array([*holes, *range(n_tokens, d_vocab)], np.int64)
+        holes = (token_id for token_id in self.tokenizer.holes if token_id < d_vocab)
+        return np.array(sorted([*holes, *range(n_tokens, d_vocab)]), np.int64)
 
     def _prompt_ids(self, prompt: Any) -> list[int]:
         if not isinstance(prompt, str):

@@ -28,6 +28,7 @@ class Bytes(ByteCodec):
     """A token for each byte, EOS, and one named <last>."""
 
     n_tokens = LAST + 1
+    holes = frozenset({HOLE})
     special_ids = frozenset({EOS})
 
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
