@@ -37,6 +37,13 @@ for repository, file in json.loads(sys.argv[1]):
 """
 
 
+def own_environment(address: str, home: Path, **settings: str) -> dict[str, str]:
+    """This process's environment without its settings for the Hub, such as HF_HUB_OFFLINE, and with a test's own."""
+    kept = {key: value for key, value in os.environ.items() if not re.match(r"(?i)HF_|HUGGING|.*_proxy$", key)}
+    own = {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"}
+    return {**kept, **own, **settings}
+
+
 class Hub:
     """A server that speaks as much of the Hub's protocol as a download needs."""
 
@@ -145,11 +152,9 @@ def downloads(tmp_path):
     """Runs downloads in a process of their own: the library reads its settings when it is imported."""
 
     def run(address: str, *wanted: tuple[str, str | None], **settings: str) -> list[dict[str, str]]:
-        kept = {key: value for key, value in os.environ.items() if not re.match(r"(?i)HF_|HUGGING|.*_proxy$", key)}
-        own = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_DISABLE_XET": "1"}
         finished = subprocess.run(
             [sys.executable, "-c", DOWNLOAD, json.dumps(wanted)],
-            env={**kept, **own, **settings},
+            env=own_environment(address, tmp_path / "cache", **settings),
             capture_output=True,
             text=True,
             timeout=120,
@@ -219,7 +224,7 @@ def test_progress_on_a_terminal(server, tmp_path):
     server.repositories["org/model"] = {"a.gguf": bytes(1 << 20)}
     ours, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    environment = {**os.environ, "HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
+    environment = own_environment(server.address, tmp_path)
     command = [sys.executable, "-c", DOWNLOAD, json.dumps([("org/model", "a.gguf")])]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=terminal) as process:
         os.close(terminal)
