@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -410,13 +409,10 @@ def test_changed_anywhere(tmp_path, open_bytes):
 
 
 @pytest.mark.real_model
-def test_gemma_opens_in_half_a_second(gemma_path):
-    open_gguf(gemma_path)  # its pages come into memory
-    start = time.perf_counter()
+def test_gemma_s_vocabulary_is_read_whole(gemma_path):
     tokens = open_gguf(gemma_path).metadata["tokenizer.ggml.tokens"]
-    seconds = time.perf_counter() - start
     assert len(tokens) == 262_144
-    assert seconds < 0.5
+    assert tokens[:4] == ["<pad>", "<eos>", "<bos>", "<unk>"]
 
 
 @pytest.mark.real_model
