@@ -179,10 +179,12 @@ class RingCache:
         return kept
 
     def fork(self) -> RingCache:
-        """An independent copy."""
+        """An independent copy. Slots that no token has reached are not copied."""
         copy = RingCache(self.config, self.layout, self.dtype)
-        for mine, theirs in zip([*self.keys, *self.values], [*copy.keys, *copy.values], strict=True):
-            theirs[...] = mine
+        for index, layer in enumerate(self.layout.layers):
+            used = min(self.length, layer.slots)
+            copy.keys[index][:, :used] = self.keys[index][:, :used]
+            copy.values[index][:, :used] = self.values[index][:, :used]
         copy.token_ids = self.token_ids[:]
         copy._first_held = self._first_held[:]
         return copy

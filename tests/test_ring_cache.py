@@ -162,6 +162,24 @@ def test_one_allocation_of_the_size_that_was_told(dtype):
     assert [array.shape for array in ring.values] == [(2, 6, 10), (2, 10, 10)]
 
 
+def test_a_fork_copies_the_slots_in_use_and_no_others():
+    config, _ = random_model(0, windows=(4, None))
+    for length in (0, 1, 5, 9, 30):
+        ring = RingCache(config, RingLayout.of(config, 12, overflow="slide", chunk=1), "f32")
+        for array in (*ring.keys, *ring.values):
+            array[...] = np.arange(1, array.size + 1).reshape(array.shape)
+        for _ in range(length):
+            ring.reserve(1)
+            ring.append([3])
+        copy = ring.fork()
+        for mine, theirs in zip([*ring.keys, *ring.values], [*copy.keys, *copy.values], strict=True):
+            used = min(length, mine.shape[1])
+            assert np.array_equal(theirs[:, :used], mine[:, :used])
+            assert not theirs[:, used:].any()
+            assert not np.shares_memory(mine, theirs)
+        assert copy.token_ids == ring.token_ids
+
+
 @pytest.mark.parametrize(
     ("wish", "says"),
     [
