@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ringlet.core.backend import Backend
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import PluginError, RingletError
-from ringlet.core.plugin_manager import PluginManager, fault_text
+from ringlet.core.errors import PluginError, RingletError, fault_text
+from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.weights import ModelWeights
 
 FASTEST_FIRST = ("cuda", "cpu", "numpy")

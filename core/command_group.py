@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ringlet.core.errors import PluginError, RingletError
+from ringlet.core.errors import PluginError, RingletError, fault_text
 
 if TYPE_CHECKING:
     from ringlet.core.plugin_manager import PluginManager
@@ -149,8 +149,7 @@ def errors_become_exit_codes() -> Iterator[None]:
         raise UserError(str(error)) from error
     except Exception as error:
         print_traceback_if_wanted()
-        text = f"{type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 to see where)"
-        raise OneLineError(text) from error
+        raise OneLineError(f"{fault_text(error)} (set {DEBUG_VARIABLE}=1 to see where)") from error
 
 
 def print_traceback_if_wanted() -> None:

@@ -1,5 +1,7 @@
 """Errors that are the user's to mend: one line that names the file, option or value and the way out."""
 
+LONGEST_FAULT = 300  # characters: Numba's errors run to thousands
+
 
 class RingletError(ValueError):
     """Bad input: a file, an option or a value. The command line prints it as one line and exits with code 2."""
@@ -11,3 +13,13 @@ class FormatError(RingletError):
 
 class PluginError(RingletError):
     """A plugin that failed; the message names the plugin, the hook and the fault."""
+
+
+def fault_text(error: BaseException) -> str:
+    """An exception in one line. Unless it is ours, its kind stands before it, and a long text is cut."""
+    text = " ".join(str(error).split())
+    if isinstance(error, RingletError):
+        return text
+    if len(text) > LONGEST_FAULT:
+        text = text[: LONGEST_FAULT - 1].rstrip() + "…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -13,8 +13,7 @@ import numpy as np
 from ringlet.core.backend import Backend
 from ringlet.core.batch import Batch
 from ringlet.core.completion import Chunk, Usage
-from ringlet.core.errors import PluginError, RingletError
-from ringlet.core.plugin_manager import fault_text
+from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.sampling import check_logits
 from ringlet.core.sequence import Request, Sequence

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from ringlet.core import hookspecs
-from ringlet.core.errors import PluginError, RingletError
+from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.plugin_files import file_stamp, load_plugin_file, plugin_file
 from ringlet.core.registration import check_class
 
@@ -195,14 +195,6 @@ class PluginManager:
                 raise PluginError(line) from error
             self.faults.append(line)
             self.report(f"{line} (skipped)")
-
-
-def fault_text(error: BaseException) -> str:
-    """An exception in one line, with its kind unless it is ours."""
-    text = " ".join(str(error).split())
-    if isinstance(error, RingletError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], faults: Iterable[str] = ()) -> str:

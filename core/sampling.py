@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ringlet.core.checks import is_whole
-from ringlet.core.errors import PluginError, RingletError
-from ringlet.core.plugin_manager import BUILT_IN, fault_text, load_plugins
+from ringlet.core.errors import PluginError, RingletError, fault_text
+from ringlet.core.plugin_manager import BUILT_IN, load_plugins
 from ringlet.core.registration import defines
 from ringlet.core.sampler_spec import SamplerStep, parse_sampler_spec
 
@@ -166,7 +166,8 @@ def _call(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) 
         raise _fault(name, "__call__", f"returned the shape {returned.shape}, not ({context.d_vocab},)")
     if not np.issubdtype(returned.dtype, np.floating):
         raise _fault(name, "__call__", f"returned {returned.dtype}, not float32")
-    returned = returned.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # what is too large for float32 is refused below
+        returned = returned.astype(np.float32, copy=False)
     largest = returned.max()
     if np.isnan(largest) or largest == np.inf:
         raise _fault(name, "__call__", f"returned {'NaN' if np.isnan(largest) else '+inf'}")
@@ -189,8 +190,10 @@ def _pick(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) 
 
 
 def _guarded(name: str, where: str, call: Callable[[], Any]) -> Any:
+    """What the plugin's code returns; what it raises names the sampler. NumPy's warnings would repeat our checks."""
     try:
-        return call()
+        with np.errstate(all="ignore"):
+            return call()
     except RingletError as error:
         raise type(error)(f"sampler {name}: {error}") from error
     except (Exception, SystemExit) as error:

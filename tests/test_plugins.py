@@ -219,6 +219,16 @@ def test_a_plugin_whose_hook_fails_registers_nothing_of_it(write, monkeypatch):
     assert len(lines) == 1
 
 
+def test_a_long_fault_is_cut(write):
+    path = write("long.py", "raise TypeError('no match ' * 1000)")
+    with pytest.raises(PluginError) as raised:
+        PluginManager([path])
+    line = str(raised.value)
+    assert line.startswith(f"plugin {Path(path).resolve()}: import: TypeError: no match no match")
+    assert line.endswith("…")
+    assert len(line.partition("TypeError: ")[2]) <= 300
+
+
 def test_a_missing_file(tmp_path):
     with pytest.raises(PluginError, match=r"import: FileNotFoundError: there is no file .*gone.py"):
         PluginManager([tmp_path / "gone.py"])

@@ -68,6 +68,8 @@ class Faulty:
             "all": np.full_like(logits, -np.inf),
             "inf": np.full_like(logits, np.inf),
             "float64": logits.astype(float) + 1,
+            "warn": np.log(logits - logits.max() - 1) / np.zeros(4),
+            "large": logits.astype(float) + 1e300,
         }[self.how]
 
 
@@ -273,6 +275,14 @@ def test_a_sampler_that_fails_is_named(how, message, plugin):
         with pytest.raises(PluginError, match=rf"^sampler faulty \(.*example.py\): __call__: .*{message}") as raised:
             call(LOGITS, [1])
         assert "\n" not in str(raised.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numpy_does_not_warn_on_standard_error(plugin):
+    with pytest.raises(PluginError, match=r"__call__: returned NaN$"):
+        SamplerChain("faulty=warn", plugins=[plugin]).process(LOGITS)
+    with pytest.raises(PluginError, match=r"__call__: returned \+inf$"):
+        SamplerChain("faulty=large", plugins=[plugin]).process(LOGITS)
 
 
 def test_a_sampler_may_return_float64(plugin):
