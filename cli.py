@@ -29,7 +29,7 @@ SHELLS = ("bash", "zsh", "fish")
 Command = Callable[..., Any]
 
 
-@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("ringlet", cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ringlet", prog_name="ringlet")
 def main() -> None:
     """Generate text with language models.

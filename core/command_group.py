@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEBUG_VARIABLE = "RINGLET_DEBUG"
 PLUGIN_OPTION = "--plugin"
+SHOWS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.2 and later
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class RootGroup(click.Group):
         take_plugin_option(self)
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
-        with errors_become_exit_codes():
+        if info_name is not None and info_name.endswith(".py"):
+            info_name = f"python {info_name}"
+        with errors_become_exit_codes(lambda: info_name):
             return super().make_context(info_name, args, *rest, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -53,7 +56,7 @@ class RootGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with errors_become_exit_codes():
+        with errors_become_exit_codes(lambda: f"{ctx.command_path} {ctx.invoked_subcommand}"):
             replace_what_cannot_be_printed()
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -133,10 +136,14 @@ class UserError(OneLineError):
 
 
 @contextmanager
-def errors_become_exit_codes() -> Iterator[None]:
-    """Whatever a command raises, as what click ends the process with."""
+def errors_become_exit_codes(called: Callable[[], str | None]) -> Iterator[None]:
+    """Whatever a command raises, as what click ends the process with. called: its name, where an error has none."""
     try:
         yield
+    except SHOWS_HELP:
+        raise
+    except click.UsageError as error:
+        raise UserError(usage_text(error, called())) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except KeyboardInterrupt:
@@ -150,6 +157,17 @@ def errors_become_exit_codes() -> Iterator[None]:
     except Exception as error:
         print_traceback_if_wanted()
         raise OneLineError(f"{fault_text(error)} (set {DEBUG_VARIABLE}=1 to see where)") from error
+
+
+def usage_text(error: click.UsageError, called: str | None) -> str:
+    """What is wrong with a command line, and whose --help tells more."""
+    text = error.format_message()
+    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter) and error.param:
+        is_argument = isinstance(error.param, click.Argument)
+        name = error.param.human_readable_name if is_argument else max(error.param.opts, key=len)
+        text = f"{name}: {error.message}"
+    command = error.ctx.command_path if error.ctx is not None else called
+    return f"{text.rstrip('.')} (see: {command} --help)" if command else text
 
 
 def print_traceback_if_wanted() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -128,13 +129,46 @@ def test_standard_input_that_is_no_text():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["generate"], ["generate", "a", "b"], ["nothing"], ["generate", "a", "--seed", "x"], ["--nothing"], ["tokenize"]],
+    ("arguments", "message", "command"),
+    [
+        (["generate"], "Missing argument 'PROMPT'", "ringlet generate"),
+        (["completion"], r"Missing argument .*: *bash, zsh, fish", "ringlet completion"),
+        (["generate", "a", "b"], r"Got unexpected extra argument \(b\)", "ringlet generate"),
+        (["generate", "a", "--seed", "x"], "--seed: 'x' is not a valid integer", "ringlet generate"),
+        (
+            ["generate", "a", "--overflow", "wrap"],
+            "--overflow: 'wrap' is not one of 'stop', 'slide'",
+            "ringlet generate",
+        ),
+        (["completion", "bsh"], "SHELL: 'bsh' is not one of 'bash', 'zsh', 'fish'", "ringlet completion"),
+        (["generate", "a", "--seed"], "Option '--seed' requires an argument", "ringlet generate"),
+        (["generate", "a", "--json=1"], "Option '--json' does not take a value", "ringlet generate"),
+        (["generate", "a", "--sed", "1"], "No such option:? '?--sed'?. .*--seed.*", "ringlet generate"),
+        (["--nothing"], "No such option:? '?--nothing'?", "ringlet"),
+        (["--plugin"], "Option '--plugin' requires an argument", "ringlet"),
+        (["nothing"], "No such command 'nothing'", "ringlet"),
+        (["plugins", "nothing"], "No such command 'nothing'", "ringlet plugins"),
+        (["plugins", "list", "--nothing"], "No such option:? '?--nothing'?", "ringlet plugins list"),
+    ],
 )
-def test_wrong_usage_ends_with_2(arguments):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1].startswith("Error: ")
+def test_wrong_usage_gets_one_line(arguments, message, command):
+    assert re.fullmatch(rf"Error: {message} \(see: {command} --help\)\n", error_of(*arguments))
+
+
+@pytest.mark.skipif(not hasattr(click.exceptions, "NoSuchCommand"), reason="this click suggests no commands")
+def test_an_unknown_command_gets_the_near_ones():
+    assert "'genrate'. Did you mean 'generate'?" in error_of("genrate", "x")
+
+
+def test_a_script_is_called_by_python():
+    ran = python("cli.py", "generate")
+    assert ran.returncode == 2
+    assert ran.stderr.decode().splitlines() == ["Error: Missing argument 'PROMPT' (see: python cli.py generate --help)"]
+
+
+def test_a_group_alone_shows_its_help():
+    assert "generate" in run().output
+    assert "list" in run("plugins").output
 
 
 # --- The other commands ----------------------------------------------------------------------------------------------
