@@ -1,0 +1,220 @@
+"""SmolLM2 and gemma-3-270m against transformers in float32, and against llama.cpp's own error.
+
+tests/make_fixtures/real_models.py made the fixtures: token ids by llama.cpp, logits and greedy tokens by transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ringlet import Pipeline
+from ringlet.cli import main
+from ringlet.core.batch import Batch
+
+pytestmark = [pytest.mark.real_model, pytest.mark.slow]
+
+FOLDER = Path(__file__).parent / "fixtures" / "real_models"
+TOLERANCE = 2e-3  # of the largest logit
+CONTEXT = 768
+STEPWISE = ("numbers",)  # a prompt that is also fed a token at a time
+KINDS = tuple(sorted(path.stem for path in FOLDER.glob("prompts/*.txt")))
+
+divergence = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "kl_divergence.py"))["divergence"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What transformers and llama.cpp said of one model: arrays named "kind/part", and the rest as JSON."""
+
+    path: Path
+    arrays: dict[str, np.ndarray]
+    document: dict
+
+    def __call__(self, kind: str, part: str) -> np.ndarray:
+        return self.arrays[f"{kind}/{part}"]
+
+    def text(self, kind: str) -> str:
+        return (FOLDER / "prompts" / f"{kind}.txt").read_text(encoding="utf-8").rstrip("\n")
+
+    def llama_cpp(self, figure: str, kinds: tuple[str, ...] = KINDS) -> float:
+        """llama.cpp's mean over all tokens of these prompts."""
+        rows = [self.document["llama_cpp"][kind] for kind in kinds]
+        return sum(row[figure] * row["tokens"] for row in rows) / sum(row["tokens"] for row in rows)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What Ringlet gave for one prompt: of `numpy` single logits, of `cpu` its divergence from `numpy`."""
+
+    best: np.ndarray  # int (prompt and greedy tokens, less one)
+    largest: np.ndarray
+    log_sum: np.ndarray
+    top_logits: np.ndarray
+    spread_logits: np.ndarray
+    kl: np.ndarray
+    same_best: np.ndarray
+
+
+@pytest.fixture(scope="module", params=["smollm2", "gemma"])
+def reference(request: pytest.FixtureRequest) -> Reference:
+    path = request.getfixturevalue(f"{request.param}_path")
+    document = json.loads((FOLDER / f"{request.param}.json").read_text(encoding="utf-8"))
+    with np.load(FOLDER / f"{request.param}.npz") as stored:
+        return Reference(path, dict(stored), document)
+
+
+@pytest.fixture(scope="module")
+def exact(reference: Reference) -> Pipeline:
+    return Pipeline.from_pretrained(reference.path, backend="numpy", context=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def fast(reference: Reference) -> Pipeline:
+    return Pipeline.from_pretrained(reference.path, backend="cpu", context=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def measured(reference: Reference, exact: Pipeline, fast: Pipeline) -> dict[str, Measured]:
+    """Every prompt once through both backends; whole logits are too large to keep."""
+    return {kind: measure(reference, kind, exact, fast) for kind in KINDS}
+
+
+def measure(reference: Reference, kind: str, exact: Pipeline, fast: Pipeline) -> Measured:
+    ids = reference(kind, "ids").tolist()
+    logits = exact.logits([*ids, *reference(kind, "greedy_best")[:-1].tolist()])
+    prompt = logits[: len(ids)]
+    kept = prompt[reference(kind, "positions")]
+    largest = prompt.max(axis=-1)
+    sums = np.array([np.exp(row - top).sum(dtype=np.float64) for row, top in zip(prompt, largest, strict=True)])
+    kl, same_best = divergence(prompt, fast.logits(ids))
+    return Measured(
+        best=logits.argmax(axis=-1),
+        largest=largest,
+        log_sum=largest + np.log(sums),
+        top_logits=np.take_along_axis(kept, reference(kind, "top_ids"), axis=-1),
+        spread_logits=kept[:, reference(kind, "spread_ids")],
+        kl=kl,
+        same_best=same_best,
+    )
+
+
+def first_close_call(gap: np.ndarray, largest: np.ndarray) -> int:
+    """The first step at which transformers' own best two tokens are too near each other to hold anyone to the first."""
+    close = gap < TOLERANCE * np.abs(largest)
+    return int(close.argmax()) if close.any() else len(close)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_token_ids_are_llama_cpps(reference: Reference, exact: Pipeline, kind: str) -> None:
+    ids = reference(kind, "ids").tolist()
+    assert len(ids) >= 256
+    assert exact.tokenizer.encode(reference.text(kind))[: len(ids)] == ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numpy_gives_the_logits_of_transformers(reference: Reference, measured: dict[str, Measured], kind: str) -> None:
+    found, limit = measured[kind], TOLERANCE * reference(kind, "scale")
+    assert (np.abs(found.largest - reference(kind, "largest")) <= limit).all()
+    assert (np.abs(found.log_sum - reference(kind, "log_sum")) <= limit).all()
+    # Of the largest logit itself, not of the largest absolute value, which may be much more.
+    limit = TOLERANCE * np.abs(reference(kind, "largest"))[reference(kind, "positions"), None]
+    assert (np.abs(found.top_logits - reference(kind, "top_logits")) <= limit).all()
+    assert (np.abs(found.spread_logits - reference(kind, "spread_logits")) <= limit).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numpy_holds_the_same_token_for_the_best(
+    reference: Reference, measured: dict[str, Measured], kind: str
+) -> None:
+    best = reference(kind, "best")
+    clear = reference(kind, "gap") > TOLERANCE * np.abs(reference(kind, "largest"))
+    assert clear.mean() > 0.8
+    np.testing.assert_array_equal(measured[kind].best[: len(best)][clear], best[clear])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numpy_continues_greedily_as_transformers(
+    reference: Reference, measured: dict[str, Measured], kind: str
+) -> None:
+    """Given the same tokens before it each step takes the same token: then so does a generation, by induction."""
+    expected = reference(kind, "greedy_best")
+    steps = first_close_call(reference(kind, "greedy_gap"), reference(kind, "greedy_largest"))
+    assert measured[kind].best[-len(expected) :][:steps].tolist() == expected[:steps].tolist()
+
+
+def check_generation(reference: Reference, pipe: Pipeline, kinds: tuple[str, ...]) -> None:
+    prompts = [reference(kind, "ids").tolist() for kind in kinds]
+    completions = pipe.generate(prompts, max_tokens=64, sampler="greedy", ignore_eos=True)
+    for kind, completion in zip(kinds, completions, strict=True):
+        steps = first_close_call(reference(kind, "greedy_gap"), reference(kind, "greedy_largest"))
+        assert len(completion.token_ids) == 64
+        assert completion.token_ids[:steps] == reference(kind, "greedy_best")[:steps].tolist(), kind
+
+
+def test_numpy_generates_what_transformers_does(reference: Reference, exact: Pipeline) -> None:
+    check_generation(reference, exact, ("python_code", "chinese"))
+
+
+def test_cpu_generates_what_transformers_does(reference: Reference, fast: Pipeline) -> None:
+    check_generation(reference, fast, KINDS)
+
+
+def check_divergence(
+    reference: Reference, results: list[tuple[np.ndarray, np.ndarray]], way: str, kinds: tuple[str, ...]
+) -> None:
+    kl, same_best = (np.concatenate(column) for column in zip(*results, strict=True))
+    own_kl, own_same = reference.llama_cpp(f"{way}_kl", kinds), reference.llama_cpp(f"{way}_same_best", kinds)
+    print(
+        f"\n{reference.path.name}, {way}, {len(kl)} tokens: mean KL {kl.mean():.6f} (llama.cpp {own_kl:.6f}), "
+        f"same best token {100 * same_best.mean():.2f}% (llama.cpp {100 * own_same:.2f}%)"
+    )
+    assert kl.mean() <= own_kl
+    assert same_best.mean() >= own_same
+
+
+def test_cpu_is_as_near_to_float32_as_llama_cpp(
+    reference: Reference, measured: dict[str, Measured], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [(measured[kind].kl, measured[kind].same_best) for kind in KINDS]
+    with capsys.disabled():
+        check_divergence(reference, results, "prompt", KINDS)
+
+
+def test_cpu_is_as_near_to_float32_when_it_takes_single_tokens(
+    reference: Reference, exact: Pipeline, fast: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The path of a generation, which may use other kernels than a prompt's."""
+    prompts = [reference(kind, "ids").tolist() for kind in STEPWISE]
+    results = [divergence(exact.logits(ids), one_by_one(fast, ids)) for ids in prompts]
+    with capsys.disabled():
+        check_divergence(reference, results, "stepwise", STEPWISE)
+
+
+def one_by_one(pipe: Pipeline, ids: list[int]) -> np.ndarray:
+    ring = pipe.new_ring()
+    return np.concatenate([pipe.backend.step(Batch.of([(ring, [token], "last")])) for token in ids])
+
+
+def test_command_line_prints_what_transformers_writes(reference: Reference) -> None:
+    for index, completion in enumerate(reference.document["completions"]):
+        kind = f"completion {index}"
+        n = int(np.argmax([*(reference(kind, "relative_gap") < TOLERANCE), True]))
+        printed = command_line(reference, completion["prompt"], n)
+        assert printed["token_ids"] == reference(kind, "best")[:n].tolist()
+        assert completion["text"].startswith(printed["text"].rstrip("\ufffd"))
+        if n == len(reference(kind, "best")):
+            assert printed["text"] == completion["text"]
+
+
+def command_line(reference: Reference, prompt: str, max_tokens: int) -> dict:
+    options = ["--backend", "cpu", "--sampler", "greedy", "--max-tokens", str(max_tokens), "--ignore-eos", "--json"]
+    result = CliRunner().invoke(main, ["generate", prompt, "--model", str(reference.path), *options])
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
