@@ -21,7 +21,7 @@ def register_samplers(register: Register) -> None:
 
 @hookspec
 def register_backends(register: Register) -> None:
-    """Call register(cls) for each subclass of `ringlet.core.backend.Backend`."""
+    """Call register(cls) for each subclass of `ringlet.Backend`."""
 
 
 @hookspec

@@ -42,7 +42,7 @@ def _check_backend(cls: type) -> None:
     from ringlet.core.backend import Backend
 
     if not issubclass(cls, Backend):
-        raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.core.backend.Backend")
+        raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.Backend")
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         raise PluginError(f"{cls.__qualname__} lacks {', '.join(missing)}")
@@ -52,7 +52,7 @@ def _check_architecture(cls: type) -> None:
     from ringlet.core.architecture import Architecture
 
     if not issubclass(cls, Architecture):
-        raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.core.architecture.Architecture")
+        raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.Architecture")
 
 
 CHECKS: dict[str, Callable[[type], None]] = {

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+import ringlet
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -145,6 +147,15 @@ def test_importing_ringlet_imports_nothing_heavy(repository: Path) -> None:
     loaded = set(run(sys.executable, "-c", code, cwd=repository.parent).split())
     assert "ringlet" in loaded
     assert not loaded & {"numba", "llvmlite", "torch", "transformers", "huggingface_hub", "gguf"}
+
+
+def test_every_public_name_can_be_imported(repository: Path) -> None:
+    code = "from ringlet import *; print(*(name for name in dir() if not name.startswith('_')))"
+    found = set(run(sys.executable, "-c", code, cwd=repository.parent).split())
+    assert found == {*ringlet.__all__} - {"__version__"}
+    assert {*ringlet.__all__} <= {*dir(ringlet)}
+    with pytest.raises(AttributeError, match=r"^module 'ringlet' has no attribute 'Nothing'$"):
+        _ = ringlet.Nothing
 
 
 def imported(statement: ast.stmt | ast.AST, modules: dict[str, ast.Module]) -> set[str]:

@@ -161,7 +161,7 @@ FAULTS = [
     ),
     (
         HOOK + "register_backends(register): register(type('B', (), {'name': 'b'}))",
-        "register_backends: B is no subclass of ringlet.core.backend.Backend",
+        "register_backends: B is no subclass of ringlet.Backend",
     ),
     (
         "from ringlet.core.backend import Backend\n"
@@ -171,7 +171,7 @@ FAULTS = [
     ),
     (
         HOOK + "register_architectures(register): register(type('A', (), {'name': 'a'}))",
-        "register_architectures: A is no subclass of ringlet.core.architecture.Architecture",
+        "register_architectures: A is no subclass of ringlet.Architecture",
     ),
 ]
 
