@@ -14,7 +14,7 @@ try:
     from ringlet.core.command_group import CommandState, RootGroup
     from ringlet.core.console import print_json, print_lines, read_text_argument, read_text_file, remark
     from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
-    from ringlet.core.text_tables import size_text, table_lines
+    from ringlet.core.text_tables import size_text
 except ModuleNotFoundError as missing:
     if __name__ != "__main__":
         raise
@@ -117,7 +117,12 @@ def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose
 @loading_options
 @ring_options
 @click.option(
-    "--sampler", metavar="SPEC", default=DEFAULT_SAMPLER, show_default=True, help="See: ringlet plugins list."
+    "--sampler",
+    metavar="SPEC",
+    default=DEFAULT_SAMPLER,
+    show_default=True,
+    help="A chain of samplers, left to right: name, name=value or name(parameter=value), with commas between, "
+    'as in "min_p=0.1,temperature(temperature=1.2)". See: ringlet plugins list.',
 )
 @click.option("--seed", type=int, help="The same seed gives the same text.  [default: another each time]")
 @click.option("--max-tokens", type=int, default=MAX_TOKENS, show_default=True, help="Tokens to generate at most.")
@@ -258,14 +263,12 @@ def plugins() -> None:
 @click.pass_obj
 def list_plugins(state: CommandState, as_json: bool) -> None:
     """List what is registered, and where it comes from."""
-    from ringlet.core.plugin_listing import plugin_rows
+    from ringlet.core.plugin_listing import plugin_lines, plugin_rows
 
-    rows = plugin_rows(state.plugins)
     if as_json:
-        print_json(rows)
-        return
-    cells = [[row["kind"], row["usage"], row["origin"], row["version"] or ""] for row in rows]
-    print_lines(table_lines([["KIND", "NAME", "ORIGIN", "VERSION"], *cells]))
+        print_json(plugin_rows(state.plugins))
+    else:
+        print_lines(plugin_lines(state.plugins))
 
 
 @main.command(epilog='\b\nExample, for bash:\n  eval "$(ringlet completion bash)"')

@@ -58,6 +58,16 @@ class ParameterOf:
         return low <= value <= high
 
     @property
+    def accepts(self) -> str:
+        """What may be given: "a number from 0 to 1", "a whole number, 0 or more", "true or false, or none"."""
+        text = TYPES[self.type]
+        if self.minimum is not None and self.maximum is not None:
+            text = f"{text} from {self.minimum:g} to {self.maximum:g}"
+        elif self.range_text:
+            text = self.range_text if self.type is float else f"{text}, {self.range_text}"
+        return f"{text}, or none" if self.optional else text
+
+    @property
     def range_text(self) -> str:
         """ "from 0 to 1", "0 or more", "1 or less", or "" without a range."""
         if self.minimum is not None and self.maximum is not None:

@@ -224,7 +224,45 @@ def test_plugins_list():
     assert (top_k["kind"], top_k["origin"]) == ("sampler", "built-in")
     (k,) = top_k["parameters"]
     assert (k["name"], k["type"], k["default"], k["minimum"]) == ("k", "int", 40, 0)
-    assert "top_k(k=40)" in run("plugins", "list").stdout
+    lines = run("plugins", "list").stdout.splitlines()
+    (at,) = [at for at, line in enumerate(lines) if "top_k(k=40)" in line]
+    assert lines[at + 1] == "              k: how many tokens stay; 0: all (a whole number, 0 or more)"
+    assert max(map(len, lines)) <= 80
+
+
+def test_plugins_list_says_what_parameters_take(tmp_path):
+    path = tmp_path / "many.py"
+    path.write_text(MANY)
+    shown = run("plugins", "list", "--plugin", str(path)).stdout
+    lines = [line for line in shown.splitlines() if line.startswith(" ")]
+    assert max(map(len, lines)) <= 80
+    told = " ".join(" ".join(lines).split())
+    assert "share: " + "of everything " * 10 + "(a number from 0 to 1)" in told
+    assert "most: a whole number, 9 or less, or none" in told
+    assert "loud: true or false" in told
+    assert "mark: where to end (a text)" in told
+
+
+MANY = """
+from typing import Annotated
+from ringlet import Parameter, hookimpl
+
+class Many:
+    name = "many"
+    def __init__(
+        self,
+        mark: Annotated[str, Parameter("where to end")],
+        share: Annotated[float, Parameter("of everything " * 10, minimum=0, maximum=1)] = 0.5,
+        most: Annotated[int | None, Parameter(maximum=9)] = None,
+        loud: bool = False,
+    ): ...
+    def __call__(self, logits, context):
+        return logits
+
+@hookimpl
+def register_samplers(register):
+    register(Many)
+"""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
