@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from naive import ByteActivations
 from tiny_models import FORMS, open_tiny
 
 from ringlet.core.backend import Backend
@@ -169,12 +170,13 @@ def test_every_block_format(name: str) -> None:
     )
     weights = replace(weights, layers=(quantised,), embedding=stored(weights.embedding), W_t=stored(weights.W_t))
     ids, layout = tokens(9, config), RingLayout.of(config, 40)
-    reference, logits = (
+    exact, reference, logits = (
         in_pieces(b, b.new_ring(layout, "f32"), ids, [9])
-        for b in (NumpyBackend(config, weights), CpuBackend(config, weights, 2))
+        for b in (NumpyBackend(config, weights), ByteActivations(config, weights), CpuBackend(config, weights, 2))
     )
-    assert np.isfinite(reference).all()
-    assert_close(logits, reference)
+    # A value that lies between two bytes may fall to either, and moves the logits by a small part of the rounding.
+    assert_close(logits, reference, 1e-5 if block.n_weights == 1 else 3e-3)
+    assert_close(logits, exact, 1e-5 if block.n_weights == 1 else 5e-2)
 
 
 @pytest.mark.parametrize("kv_dtype", ["f32", "f16"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import naive
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
 from ringlet.plugins.backends.cpu import elementwise, memory, product, records, tables, unpack, vector_math
+from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.compiling import entry_point
 from ringlet.plugins.backends.cpu.records import padded
 from ringlet.plugins.backends.cpu.target import LANES
@@ -20,14 +22,15 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
-@entry_point
-def unpack_row(format, row, n_columns, out):
-    unpack.unpack_row(format, row, n_columns, out)
+@cache
+def unpack_row(name: str) -> Callable:
+    inner = unpack.UNPACK[name]
+    return entry_point(lambda row, n_columns, out: inner(row, n_columns, out))
 
 
 @entry_point
-def pack_row(format, values, n_columns, row):
-    unpack.pack_row(format, values, n_columns, row)
+def pack_row(is_half, values, n_columns, row):
+    unpack.pack_row(is_half, values, n_columns, row)
 
 
 def applied(function: Callable, x: np.ndarray) -> np.ndarray:
@@ -55,7 +58,7 @@ def test_unpacked_rows_are_the_reference_to_the_last_bit(name: str) -> None:
     reference = dequantize(data, name, n_columns)
     for row, values in zip(data, reference, strict=True):
         out = np.full(padded(n_columns) + 1, 7, np.float32)
-        unpack_row(block.gguf_type, address(row), n_columns, address(out))
+        unpack_row(name)(address(row), n_columns, address(out))
         np.testing.assert_array_equal(out[:n_columns], values)
         assert (out[n_columns:-1] == 0).all()
         assert out[-1] == 7  # nothing beyond the padding
@@ -64,7 +67,7 @@ def test_unpacked_rows_are_the_reference_to_the_last_bit(name: str) -> None:
 def test_every_half_float_is_read_right() -> None:
     halves = np.arange(1 << 16, dtype=np.uint16)
     out = np.empty(1 << 16, np.float32)
-    unpack_row(BLOCK_FORMATS["F16"].gguf_type, address(halves), 1 << 16, address(out))
+    unpack_row("F16")(address(halves), 1 << 16, address(out))
     np.testing.assert_array_equal(out, halves.view(np.float16).astype(np.float32))
 
 
@@ -77,7 +80,7 @@ def test_half_floats_are_rounded_as_numpy_rounds_them() -> None:
     values = np.concatenate([values, [65519, 65520, 1e30, np.inf, np.nan, 1e-30, 3e-8]]).astype(np.float32)
     values = np.concatenate([values, -values])
     out = np.empty(len(values), np.float16)
-    pack_row(BLOCK_FORMATS["F16"].gguf_type, address(values), len(values), address(out))
+    pack_row(1, address(values), len(values), address(out))
     np.testing.assert_array_equal(out, values.astype(np.float16))
 
 
@@ -124,24 +127,19 @@ def test_products(n_columns: int, n_tokens: int) -> None:
         np.zeros((n_tokens, padded(n_columns)), np.float32),
     )
     x[:, :n_columns] = rng.standard_normal((n_tokens, n_columns))
-    bias = np.zeros(padded(9), np.float32)
-    bias[:9] = rng.standard_normal(9)
-    matrix = np.zeros(1, records.MATRIX)
-    matrix[0] = (address(rows), 0, 9, n_columns, 4 * n_columns, address(bias))
     out, memory_for_rows = np.full((n_tokens, 9), np.nan, np.float32), np.zeros((4, padded(n_columns)), np.float32)
     for start, stop in ((0, 5), (5, 9)):
-        multiply_rows(
-            address(matrix), start, stop, address(x), x.strides[0], n_tokens, address(memory_for_rows), address(out), 36
-        )
-    np.testing.assert_allclose(out, naive.product(rows, x[:, :n_columns], bias[:9]), rtol=1e-5, atol=1e-5)
+        matrix, memory_at = (address(rows), 4 * n_columns, n_columns), address(memory_for_rows)
+        multiply_rows(*matrix, start, stop, address(x), n_tokens, memory_at, address(out), 36)
+    np.testing.assert_allclose(out, naive.product(rows, x[:, :n_columns]), rtol=1e-5, atol=1e-5)
 
 
-matrix_at = memory.record_reader(records.MATRIX)
+multiply_f32 = product.multiplier(unpack.UNPACK["F32"])
 
 
 @entry_point
-def multiply_rows(matrix, start, stop, x, x_bytes, n_tokens, rows, out, out_bytes):
-    product.multiply_rows(matrix_at(matrix, 0), start, stop, x, x_bytes, n_tokens, rows, out, out_bytes)
+def multiply_rows(weights, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes):
+    multiply_f32(weights, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes)
 
 
 @entry_point
@@ -169,9 +167,10 @@ def test_shares_cover_all_rows_once(n: int, n_threads: int) -> None:
     shares = [product.share.py_func(n, thread, n_threads) for thread in range(n_threads)]
     covered = [row for start, stop in shares for row in range(start, stop)]
     assert covered == list(range(n))
-    assert all(start % records.PADDING == 0 for start, stop in shares if start < stop)
+    assert all(start % product.ROWS_A_SHARE == 0 for start, stop in shares if start < stop)
 
 
 def test_kernels_know_every_block_format() -> None:
-    assert set(records.FORMATS) == set(BLOCK_FORMATS)
+    assert set(unpack.UNPACK) == set(BLOCK_FORMATS)
+    assert {name for name, block in BLOCK_FORMATS.items() if block.n_weights > 1} == set(BYTE_FORMATS)
     assert set(tables.RING_FORMATS.values()) <= set(BLOCK_FORMATS)

@@ -8,6 +8,8 @@ no bit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ringlet.plugins.backends.cpu import vector_math
@@ -15,13 +17,17 @@ from ringlet.plugins.backends.cpu.barrier import meet
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.elementwise import copy, rms_norm, rotate, scale
 from ringlet.plugins.backends.cpu.memory import (
+    job_at,
     load_f32,
     load_f32s,
     load_i32,
     load_i64,
+    model_at,
     ring_at,
+    ring_layer_address,
     ring_layer_at,
     rope_at,
+    run_code,
     store,
     store_f32,
 )
@@ -29,7 +35,7 @@ from ringlet.plugins.backends.cpu.product import ROWS, multiply_unpacked
 from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, VALUE_ROWS
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, max_lanes, splat, sum_lanes
 from ringlet.plugins.backends.cpu.target import LANES
-from ringlet.plugins.backends.cpu.unpack import pack_row, unpack_row
+from ringlet.plugins.backends.cpu.unpack import pack_row
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
@@ -68,9 +74,9 @@ def place_token(job, model, layer, index, token, head):
         if layer.k_norm != 0:
             rms_norm(head, layer.k_norm, d_k, model.norm_epsilon, head)
         turn(job, model, layer, angles, head)
-        pack_row(place.format, head, d_k, place.keys + (g * place.slots + slot) * place.key_bytes)
+        pack_row(place.is_half, head, d_k, place.keys + (g * place.slots + slot) * place.key_bytes)
         v = job.v + token * padded_bytes(n_kv_heads * model.d_v) + 4 * g * model.d_v
-        pack_row(place.format, v, model.d_v, place.values + (g * place.slots + slot) * place.value_bytes)
+        pack_row(place.is_half, v, model.d_v, place.values + (g * place.slots + slot) * place.value_bytes)
 
 
 @kernel
@@ -112,20 +118,22 @@ def piece_range(place, position, piece):
 
 
 @kernel
-def attend(job, model, index, thread, memory):
+def attend(job_address, model, index, thread, memory):
     """O_head of every token and head, the work shared out by token, K/V head and, where they are few, by piece."""
-    n_groups = model.n_kv_heads
+    job, n_groups = job_at(job_address, 0), model.n_kv_heads
     if job.pieces == 0:
         for work in range(thread, job.n_tokens * n_groups, job.n_threads):
-            attend_in_order(job, model, index, work // n_groups, work % n_groups, memory)
+            attend_in_order(job_address, model, index, work // n_groups, work % n_groups, memory)
         return
     for work in range(thread, job.n_tokens * n_groups * job.pieces, job.n_threads):
         pair, piece = work // job.pieces, work % job.pieces
         token, group = pair // n_groups, pair % n_groups
-        place, position = ring_layer_at(layers_of(job, token), index), position_of(job, token)
+        place_address, position = ring_layer_address(layers_of(job, token), index), position_of(job, token)
+        place = ring_layer_at(place_address, 0)
         start, stop = piece_range(place, position, piece)
         if piece < count_pieces(place, position) and start < stop:
-            attend_piece(job, model, place, token, group, piece, start, stop, memory, partial(job, model, pair, piece))
+            state = partial(job, model, pair, piece)
+            run_code(place.code, (job_address, place_address, token, group, piece, start, stop, memory, state))
     meet(job.barrier, job.n_threads)
     for work in range(thread, job.n_tokens * n_groups, job.n_threads):
         merge_partials(job, model, index, work // n_groups, work % n_groups, memory)
@@ -155,15 +163,17 @@ def partial(job, model, pair, piece):
 
 
 @kernel
-def attend_in_order(job, model, index, token, group, memory):
+def attend_in_order(job_address, model, index, token, group, memory):
     """A token's heads of one group, its pieces one after the other."""
-    place, position = ring_layer_at(layers_of(job, token), index), position_of(job, token)
+    job = job_at(job_address, 0)
+    place_address, position = ring_layer_address(layers_of(job, token), index), position_of(job, token)
+    place = ring_layer_at(place_address, 0)
     total, piece_state = memory + job.thread_state, memory + job.thread_piece
     empty(model, total)
     for piece in range(count_pieces(place, position)):
         start, stop = piece_range(place, position, piece)
         if start < stop:
-            attend_piece(job, model, place, token, group, piece, start, stop, memory, piece_state)
+            run_code(place.code, (job_address, place_address, token, group, piece, start, stop, memory, piece_state))
             merge(model, total, piece_state)
     store_heads(job, model, token, group, total)
 
@@ -181,35 +191,45 @@ def merge_partials(job, model, index, token, group, memory):
     store_heads(job, model, token, group, total)
 
 
-@kernel
-def attend_piece(job, model, place, token, group, piece, start, stop, memory, state):
-    """The state of each head of a group over the positions from start to stop; K and V are read once for them all."""
-    heads, width = model.n_heads // model.n_kv_heads, padded_bytes(model.d_k)
-    q = (job.q_sinks if piece == 0 else job.q_ring) + (token * model.n_heads + group * heads) * width
-    rows, scores = memory + job.thread_rows, memory + job.thread_scores
-    at = start
-    while at < stop:
-        slot, n = run_of_slots(place, at, stop, ROWS)
-        for r in range(n):
-            key = place.keys + (group * place.slots + slot + r) * place.key_bytes
-            unpack_row(place.format, key, model.d_k, rows + r * width)
-        multiply_unpacked(rows, n, width // 4, q, width, heads, scores + 4 * (at - start), 4 * SEGMENT)
-        at += n
-    for h in range(heads):
-        head = state + h * head_bytes(model)
-        weigh(model, scores + 4 * SEGMENT * h, stop - start, head + padded_bytes(model.d_v))
-        for i in range(0, padded_bytes(model.d_v), 4 * LANES):
-            store(head + i, splat(ZERO))
-    at = start
-    while at < stop:
-        slot, n = run_of_slots(place, at, stop, VALUE_ROWS)
-        for r in range(n):
-            value = place.values + (group * place.slots + slot + r) * place.value_bytes
-            unpack_row(place.format, value, model.d_v, rows + r * padded_bytes(model.d_v))
+def piece_kernel(unpack: Any) -> Any:
+    """The kernel that attends over a piece of a ring whose keys and values `unpack` brings to float32:
+
+    attend_piece(job, layer of the ring, token, group, piece, start, stop, memory, state), addresses and numbers, writes
+    the state of each head of a group over the positions from start to stop; K and V are read once for them all.
+    """
+
+    @kernel
+    def attend_piece(job_address, place_address, token, group, piece, start, stop, memory, state):
+        job, place = job_at(job_address, 0), ring_layer_at(place_address, 0)
+        model = model_at(job.model, 0)
+        heads, width, value_width = model.n_heads // model.n_kv_heads, padded_bytes(model.d_k), padded_bytes(model.d_v)
+        q = (job.q_sinks if piece == 0 else job.q_ring) + (token * model.n_heads + group * heads) * width
+        rows, scores = memory + job.thread_rows, memory + job.thread_scores
+        at = start
+        while at < stop:
+            slot, n = run_of_slots(place, at, stop, ROWS)
+            for r in range(n):
+                key = place.keys + (group * place.slots + slot + r) * place.key_bytes
+                unpack(key, model.d_k, rows + r * width)
+            multiply_unpacked(rows, n, width // 4, q, width, heads, scores + 4 * (at - start), 4 * SEGMENT)
+            at += n
         for h in range(heads):
-            weights = scores + 4 * (SEGMENT * h + at - start)
-            mix(weights, rows, n, padded_bytes(model.d_v), state + h * head_bytes(model))
-        at += n
+            head = state + h * head_bytes(model)
+            weigh(model, scores + 4 * SEGMENT * h, stop - start, head + value_width)
+            for i in range(0, value_width, 4 * LANES):
+                store(head + i, splat(ZERO))
+        at = start
+        while at < stop:
+            slot, n = run_of_slots(place, at, stop, VALUE_ROWS)
+            for r in range(n):
+                value = place.values + (group * place.slots + slot + r) * place.value_bytes
+                unpack(value, model.d_v, rows + r * value_width)
+            for h in range(heads):
+                weights = scores + 4 * (SEGMENT * h + at - start)
+                mix(weights, rows, n, value_width, state + h * head_bytes(model))
+            at += n
+
+    return attend_piece
 
 
 @kernel

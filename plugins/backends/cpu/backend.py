@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import weakref
+from functools import partial
 
 import numpy as np
 
@@ -16,12 +18,20 @@ from ringlet.core.ring_cache import RingCache
 from ringlet.core.weights import ModelWeights
 from ringlet.plugins.backends.cpu import records
 from ringlet.plugins.backends.cpu.check import check_weights
+from ringlet.plugins.backends.cpu.machine_code import machine_code
 from ringlet.plugins.backends.cpu.scratch import Scratch
-from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address
-from ringlet.plugins.backends.cpu.team import Team, usable_cores
+from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address, needed_units
+from ringlet.plugins.backends.cpu.team import Step, Team, usable_cores
 
 MOST_THREADS = 256
 SPLIT_PAIRS = 16  # of token and K/V head: with so few or fewer, long contexts are split over threads
+
+
+def step_at(code: int) -> Step:
+    """The machine code of `step` as a Python function; it runs without the GIL. See `units` for its first arguments."""
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)(code)
+    unused = ctypes.c_void_p()
+    return partial(function, ctypes.byref(unused), ctypes.byref(unused))
 
 
 class CpuBackend(Backend):
@@ -40,12 +50,11 @@ class CpuBackend(Backend):
             raise RingletError(f"threads is {threads}: from 1 to {MOST_THREADS} are possible")
         check_weights(config, weights)
         super().__init__(config, weights, n_threads)
-        from ringlet.plugins.backends.cpu.compiled import compiled_step
-
-        self._model = ModelTable(config, weights)
+        codes = machine_code(needed_units(weights))
+        self._model = ModelTable(config, weights, codes)
         self._rings: weakref.WeakKeyDictionary[RingCache, RingTable] = weakref.WeakKeyDictionary()
         self._scratch = Scratch(self._model, n_threads)
-        self._team = Team(n_threads, compiled_step())
+        self._team = Team(n_threads, step_at(codes["step"]))
         self._lock, self._process = threading.Lock(), os.getpid()
         self._job = np.zeros(1, records.JOB)
         self._job["n_threads"], self._job["model"] = n_threads, address(self._model.record)
@@ -69,7 +78,7 @@ class CpuBackend(Backend):
         rings = np.zeros(len(tables), records.RING)
         rings["layers"], rings["angle_row"] = [address(table.table) for table in tables], rotations.first_of_ring
         pieces = self._pieces(batch, tables)
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "token_ids": np.ascontiguousarray(batch.token_ids, np.int32),
             "positions": np.ascontiguousarray(batch.positions, np.int64),
             "sequence": np.ascontiguousarray(batch.sequence, np.int32),

@@ -10,11 +10,10 @@ from ringlet.core.config import ModelConfig
 from ringlet.core.errors import FormatError
 from ringlet.core.weight_loading import layer_shapes, model_shapes
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
-from ringlet.plugins.backends.cpu.records import FORMATS
 
 
 def check_weights(config: ModelConfig, weights: ModelWeights) -> None:
-    """Raises FormatError where a weight is missing, not in the recipe, or of another kind, shape or unknown format."""
+    """Raises FormatError where a weight is missing, not in the recipe, or of another kind or shape."""
     if len(weights.layers) != config.n_layers:
         raise FormatError(f"{len(weights.layers)} layers have weights, the configuration has {config.n_layers}")
     shapes = {"W_t": (config.d_vocab, config.d_model), **model_shapes(config, _biases(ModelWeights))}
@@ -44,8 +43,4 @@ def _check_part(prefix: str, part: ModelWeights | LayerWeights, shapes: dict[str
         if not isinstance(weight, kind) or tuple(weight.shape) != shape:
             raise FormatError(
                 f"the weight {prefix}{name} is not of the shape {list(shape)} that the configuration needs"
-            )
-        if isinstance(weight, Matrix) and weight.format not in FORMATS:
-            raise FormatError(
-                f"the weight {prefix}{name} is in the format {weight.format}, which the cpu backend lacks"
             )

@@ -36,6 +36,15 @@ def add(x, y, n):
 
 
 @kernel
+def add_exactly(x, y, n):
+    """x += y, and nothing beyond n."""
+    whole = n // LANES * LANES
+    add(x, y, whole)
+    for i in range(whole, n):
+        store_f32(x + 4 * i, load_f32(x + 4 * i) + load_f32(y + 4 * i))
+
+
+@kernel
 def copy(x, n, out):
     whole = n // LANES * LANES
     for i in range(0, whole, LANES):

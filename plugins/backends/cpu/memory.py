@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import from_dtype, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ringlet.plugins.backends.cpu import records
@@ -74,7 +75,7 @@ def bfloat_to_float(builder: Any, bits: Any) -> Any:
     return builder.bitcast(builder.shl(builder.zext(bits, ints), constant(ints, 16)), like(bits.type, F32))
 
 
-def _loader(result: Any, stored: Any, convert: Any = None) -> Any:
+def loader(result: Any, stored: Any, convert: Any = None) -> Any:
     """A load of what is stored as the LLVM type, as a Numba value of type `result`."""
 
     @intrinsic
@@ -106,16 +107,16 @@ def _widen(numeric: Any) -> Any:
 
 
 _signed, _unsigned = _widen(lambda b, v, t: b.sext(v, t)), _widen(lambda b, v, t: b.zext(v, t))
-load_i8, load_u8 = _loader(types.int64, I8, _signed), _loader(types.int64, I8, _unsigned)
-load_u16, load_u32 = _loader(types.int64, I16, _unsigned), _loader(types.int64, I32, _unsigned)
-load_i32, load_i64 = _loader(types.int64, I32, _signed), _loader(types.int64, I64)
-load_f32, load_f64 = _loader(types.float32, F32), _loader(types.float64, ir.DoubleType())
-load_f16, load_bf16 = _loader(types.float32, I16, half_to_float), _loader(types.float32, I16, bfloat_to_float)
+load_i8, load_u8 = loader(types.int64, I8, _signed), loader(types.int64, I8, _unsigned)
+load_u16, load_u32 = loader(types.int64, I16, _unsigned), loader(types.int64, I32, _unsigned)
+load_i32, load_i64 = loader(types.int64, I32, _signed), loader(types.int64, I64)
+load_f32, load_f64 = loader(types.float32, F32), loader(types.float64, ir.DoubleType())
+load_f16, load_bf16 = loader(types.float32, I16, half_to_float), loader(types.float32, I16, bfloat_to_float)
 store_f32, store_f16 = _storer(types.float32), _storer(types.float32, float_to_half)
 
 _SHORTS = ir.VectorType(I16, f32s.lanes)
-load_f32s, load_u8x16, load_i8x16 = _loader(f32s, f32s.llvm), _loader(u8x16, u8x16.llvm), _loader(i8x16, i8x16.llvm)
-load_f16s, load_bf16s = _loader(f32s, _SHORTS, half_to_float), _loader(f32s, _SHORTS, bfloat_to_float)
+load_f32s, load_u8x16, load_i8x16 = loader(f32s, f32s.llvm), loader(u8x16, u8x16.llvm), loader(i8x16, i8x16.llvm)
+load_f16s, load_bf16s = loader(f32s, _SHORTS, half_to_float), loader(f32s, _SHORTS, bfloat_to_float)
 store_f16s = _storer(f32s, float_to_half)
 
 
@@ -151,3 +152,31 @@ job_at, model_at = record_reader(records.JOB), record_reader(records.MODEL)
 layer_at, rope_at = record_reader(records.LAYER), record_reader(records.ROPE)
 ring_at, ring_layer_at = record_reader(records.RING), record_reader(records.RING_LAYER)
 angle_row_at = record_reader(records.ANGLE_ROW)
+
+
+@intrinsic
+def ring_layer_address(typingctx, layers, index):
+    """Where the record of a ring's layer is."""
+
+    def generate(context, builder, sig, args):
+        return builder.add(args[0], builder.mul(args[1], I64(records.RING_LAYER.itemsize)))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def run_code(typingctx, address, arguments):
+    """Call a unit's machine code (see `units`) at the address with int64 arguments."""
+    if not isinstance(arguments, types.BaseTuple):
+        return None
+    signature = types.void(types.int64, types.UniTuple(types.int64, len(arguments)))
+
+    def generate(context, builder, sig, args):
+        pointer = ir.PointerType(ir.PointerType(I8))
+        function = ir.FunctionType(I32, [pointer, pointer, *[I64] * len(arguments)])
+        code = builder.inttoptr(args[0], ir.PointerType(function))
+        unused = cgutils.alloca_once(builder, pointer.pointee)
+        builder.call(code, [unused, unused, *(builder.extract_value(args[1], i) for i in range(len(arguments)))])
+        return context.get_dummy_value()
+
+    return signature, generate

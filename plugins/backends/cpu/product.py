@@ -6,15 +6,17 @@ beside it: the same bits in any batch and on any number of threads.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store, store_f32
+from ringlet.plugins.backends.cpu.memory import load_f32s, store, store_f32
 from ringlet.plugins.backends.cpu.records import PADDING
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, second_lane, splat, sums_of_four, third_lane
 from ringlet.plugins.backends.cpu.target import LANES
-from ringlet.plugins.backends.cpu.unpack import unpack_row
 
+ROWS_A_SHARE = 32  # a run of bytes, and whole panels
 ROWS = 4  # unpacked together; with TOKENS, what 16 vector registers hold
 TOKENS = 3
 ZERO = np.float32(0)
@@ -22,30 +24,27 @@ ZERO = np.float32(0)
 
 @kernel
 def share(n, thread, n_threads):
-    """This thread's part of n rows, in whole multiples of PADDING but for the last: from, to."""
-    units = -(-n // PADDING)
-    return units * thread // n_threads * PADDING, min(n, units * (thread + 1) // n_threads * PADDING)
+    """This thread's part of n rows, in whole multiples of ROWS_A_SHARE but for the last: from, to."""
+    units = -(-n // ROWS_A_SHARE)
+    return units * thread // n_threads * ROWS_A_SHARE, min(n, units * (thread + 1) // n_threads * ROWS_A_SHARE)
 
 
-@kernel
-def multiply_rows(matrix, start, stop, x, x_bytes, n_tokens, rows, out, out_bytes):
-    """out[t, r] = x[t]·matrix[r] + bias[r] for the rows from start to stop and n_tokens tokens.
+def multiplier(unpack: Any) -> Any:
+    """The kernel that multiplies rows which `unpack` brings to float32; see `byte_product.multiplier`.
 
-    x: activations, x_bytes from token to token, each padded. rows: memory for ROWS unpacked rows.
-    out: out_bytes from token to token.
+    x: float32 activations, each token's padded. memory: for ROWS unpacked rows.
     """
-    columns = -(-matrix.n_columns // PADDING) * PADDING
-    for first in range(start, stop, ROWS):
-        n_rows = min(ROWS, stop - first)
-        for r in range(n_rows):
-            row = matrix.address + (first + r) * matrix.row_bytes
-            unpack_row(matrix.format, row, matrix.n_columns, rows + 4 * columns * r)
-        multiply_unpacked(rows, n_rows, columns, x, x_bytes, n_tokens, out + 4 * first, out_bytes)
-    if matrix.bias != 0:
-        for t in range(n_tokens):
-            for r in range(start, stop):
-                at = out + t * out_bytes + 4 * r
-                store_f32(at, load_f32(at) + load_f32(matrix.bias + 4 * r))
+
+    @kernel
+    def multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes):
+        columns = -(-n_columns // PADDING) * PADDING
+        for first in range(start, stop, ROWS):
+            n_rows = min(ROWS, stop - first)
+            for r in range(n_rows):
+                unpack(address + (first + r) * row_bytes, n_columns, memory + 4 * columns * r)
+            multiply_unpacked(memory, n_rows, columns, x, 4 * columns, n_tokens, out + 4 * first, out_bytes)
+
+    return multiply
 
 
 @kernel

@@ -11,10 +11,6 @@ import numpy as np
 
 PADDING = 16  # float32 values: the widest vector
 SEGMENT = 256  # positions that attention scores at a time; a context is split at its multiples
-FORMATS = (  # block formats that kernels read
-    *("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
-    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"),
-)
 VALUE_ROWS = 16  # values of a ring unpacked together
 ADDRESS = COUNT = CODE = "i8"
 
@@ -28,11 +24,12 @@ def _record(**fields: object) -> np.dtype:
 
 MATRIX = _record(
     address=ADDRESS,
-    format=CODE,  # the number GGUF gives the block format
     n_rows=COUNT,
     n_columns=COUNT,
     row_bytes=COUNT,  # from one row to the next
     bias=ADDRESS,  # float32 (n_rows,)
+    code=ADDRESS,  # machine code for its block format: multiplies rows, or unpacks one where only rows are looked up
+    takes_bytes=CODE,  # 1: it multiplies byte rows, 0: float32 activations
 )
 
 NORM = _record(weight=ADDRESS, bias=ADDRESS)  # float32, padded
@@ -61,6 +58,10 @@ MODEL = _record(
     d_k=COUNT,
     d_v=COUNT,
     d_ff=COUNT,
+    # Bytes of a byte row of normed, heads and hidden, 0 where no matrix takes it
+    normed_row=COUNT,
+    heads_row=COUNT,
+    hidden_row=COUNT,
     n_layers=COUNT,
     n_heads=COUNT,
     n_kv_heads=COUNT,
@@ -87,7 +88,8 @@ ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
 RING_LAYER = _record(
     keys=ADDRESS,  # (n_kv_heads, slots, d_k)
     values=ADDRESS,  # (n_kv_heads, slots, d_v)
-    format=CODE,  # of both, as a matrix's
+    is_half=CODE,  # 1: float16, 0: float32
+    code=ADDRESS,  # machine code that attends over a piece of it
     key_bytes=COUNT,  # of one key
     value_bytes=COUNT,
     slots=COUNT,
@@ -130,6 +132,10 @@ JOB = _record(
     projected=ADDRESS,
     hidden=ADDRESS,
     up=ADDRESS,
+    # The same as byte rows
+    normed_bytes=ADDRESS,
+    heads_bytes=ADDRESS,
+    hidden_bytes=ADDRESS,
     # Attention in pieces, or 0: float32 (n_tokens, n_kv_heads, pieces, heads of a K/V head, d_v padded + PADDING)
     pieces=COUNT,
     partials=ADDRESS,

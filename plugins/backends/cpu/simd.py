@@ -210,7 +210,7 @@ def _lane(place: int) -> Any:
     return lane
 
 
-first_lane, second_lane, third_lane = map(_lane, range(3))
+first_lane, second_lane, third_lane, fourth_lane = map(_lane, range(4))
 
 
 def _unary(name: str) -> Any:
@@ -289,7 +289,7 @@ def bits_x16(typingctx, mask):
     return u8x16(types.int64), generate
 
 
-def table_of_16(values: Sequence[float]) -> Any:
+def table_of_16(values: Any) -> Any:
     """A function that looks up each lane of a u8x16 of numbers below 16 in 16 int8 values, as i8x16."""
 
     @intrinsic

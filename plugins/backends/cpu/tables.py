@@ -5,6 +5,8 @@ The objects here own or hold on to every piece of memory whose address they writ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ringlet.core.batch import Batch
@@ -22,12 +24,40 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
+def needed_units(weights: ModelWeights) -> list[str]:
+    """Names of the pieces of machine code (see `units`) that the model needs, the largest first."""
+    looked_up = {"embedding", "positions"}
+    formats = {matrix.format for name, matrix in weights.matrices().items() if name not in looked_up}
+    rows = {matrix.format for matrix in (weights.embedding, weights.positions) if matrix is not None}
+    attend = [f"attend_{name}" for name in RING_FORMATS.values()]
+    multiply = [f"multiply_{name}" for name in sorted(formats | {weights.W_t.format})]
+    return ["step", *attend, *multiply, *(f"unpack_{name}" for name in sorted(rows))]
+
+
+def takes_bytes(matrix: Matrix) -> bool:
+    """Whether a matrix is multiplied with byte rows: in every format that packs several weights in a block."""
+    return BLOCK_FORMATS[matrix.format].n_weights > 1
+
+
+def byte_widths(weights: ModelWeights) -> dict[str, int]:
+    """Columns of the activations that are needed as byte rows, by name; 0 where no matrix takes them."""
+    takers: dict[str, list[Matrix | None]] = {"normed": [weights.W_t], "heads": [], "hidden": []}
+    for layer in weights.layers:
+        takers["normed"] += [layer.W_q, layer.W_k, layer.W_v, layer.W_gate, layer.W_up]
+        takers["heads"].append(layer.W_o)
+        takers["hidden"].append(layer.W_down)
+    return {
+        name: max((m.n_columns for m in matrices if m is not None and takes_bytes(m)), default=0)
+        for name, matrices in takers.items()
+    }
+
+
 class ModelTable:
     """A model as records: `record` holds one records.MODEL."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights) -> None:
+    def __init__(self, config: ModelConfig, weights: ModelWeights, codes: Mapping[str, int]) -> None:
         self._kept: list[object] = [weights]
-        self.config = config
+        self.config, self.weights, self.codes = config, weights, codes
         self.ropes = list(dict.fromkeys(layer.rope for layer in config.layers if layer.rope is not None))
         self.rope_of_layer = [-1 if layer.rope is None else self.ropes.index(layer.rope) for layer in config.layers]
         self.record = np.zeros(1, records.MODEL)
@@ -40,11 +70,13 @@ class ModelTable:
         model["layer_norm"], model["parallel"] = config.norm == "layer", config.residual == "parallel"
         model["activation"] = records.ACTIVATIONS.index(config.activation)
         model["n_ropes"] = len(self.ropes)
+        for name, width in byte_widths(weights).items():
+            model[f"{name}_row"] = width * 3 // 2
         model["ropes"] = self._keep(self._rope_records())
         model["layers"] = self._keep(self._layer_records(weights.layers))
-        self._matrix(model["embedding"], weights.embedding)
-        self._matrix(model["W_t"], weights.W_t, weights.b_t)
-        self._matrix(model["positions"], weights.positions)
+        self._matrix(model["embedding"], weights.embedding, "unpack")
+        self._matrix(model["W_t"], weights.W_t, "multiply", weights.b_t)
+        self._matrix(model["positions"], weights.positions, "unpack")
         self._norm(model["final_norm"], weights.final_norm, weights.final_norm_bias)
 
     @property
@@ -57,13 +89,15 @@ class ModelTable:
         """Float32 values that the rows take that a thread unpacks together: of weights, keys or values."""
         config = self.config
         columns = max(config.d_model, config.d_ff, config.n_heads * config.d_v, config.d_k)
-        return max(4 * padded(columns), records.VALUE_ROWS * padded(config.d_v))
+        panel = max(byte_widths(self.weights).values()) * records.PADDING * 3 // 8
+        return max(4 * padded(columns), records.VALUE_ROWS * padded(config.d_v), panel)
 
     def _layer_records(self, layers: tuple[LayerWeights, ...]) -> np.ndarray:
         table = np.zeros(len(layers), records.LAYER)
         for record, layer, rope in zip(table, layers, self.rope_of_layer, strict=True):
             for name in ("q", "k", "v", "o", "gate", "up", "down"):
-                self._matrix(record[f"W_{name}"], getattr(layer, f"W_{name}"), getattr(layer, f"b_{name}"))
+                matrix, bias = getattr(layer, f"W_{name}"), getattr(layer, f"b_{name}")
+                self._matrix(record[f"W_{name}"], matrix, "multiply", bias)
             self._norm(record["attention_norm"], layer.attention_norm, layer.attention_norm_bias)
             self._norm(record["feed_forward_norm"], layer.feed_forward_norm, layer.feed_forward_norm_bias)
             self._norm(record["attention_post_norm"], layer.attention_post_norm)
@@ -80,12 +114,12 @@ class ModelTable:
             record["adjacent"] = rope.pairing == "adjacent"
         return table
 
-    def _matrix(self, record: np.void, matrix: Matrix | None, bias: np.ndarray | None = None) -> None:
+    def _matrix(self, record: np.void, matrix: Matrix | None, use: str, bias: np.ndarray | None = None) -> None:
         if matrix is None:
             return
         data = matrix.data if matrix.data.strides[1] == 1 else np.ascontiguousarray(matrix.data)
         record["address"], record["row_bytes"] = self._keep(data), data.strides[0]
-        record["format"] = BLOCK_FORMATS[matrix.format].gguf_type
+        record["code"], record["takes_bytes"] = self.codes[f"{use}_{matrix.format}"], takes_bytes(matrix)
         record["n_rows"], record["n_columns"] = matrix.shape
         record["bias"] = self._vector(bias)
 
@@ -122,7 +156,10 @@ class RingTable:
             ):
                 raise ValueError(f"a ring of {layer}, {keys.dtype} keys and {values.dtype} values")
             record["keys"], record["values"] = address(keys), address(values)
-            record["format"] = BLOCK_FORMATS[RING_FORMATS[keys.dtype]].gguf_type
+            record["is_half"], record["code"] = (
+                keys.dtype == np.float16,
+                model.codes[f"attend_{RING_FORMATS[keys.dtype]}"],
+            )
             record["key_bytes"], record["value_bytes"] = keys.strides[1], values.strides[1]
             record["slots"], record["capacity"], record["sinks"] = layer.slots, layer.capacity, layer.sinks
             if layer.sinks and model.rope_of_layer[index] >= 0:

@@ -2,13 +2,16 @@
 
 The layouts are described in `ringlet.core.quantization`, and the sums are its sums, in the same order, so that the
 values are the same to the last bit. A run of 16 weights is 64 bytes of output.
+
+unpack(row, n_columns, out) writes the row's n_columns weights as float32 to `out`, and zeros up to a multiple of
+PADDING.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ringlet.core.quantization import BLOCK_FORMATS, IQ4_VALUES
+from ringlet.core.quantization import IQ4_VALUES
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import (
     load_bf16,
@@ -25,7 +28,7 @@ from ringlet.plugins.backends.cpu.memory import (
     store_f16s,
     store_f32,
 )
-from ringlet.plugins.backends.cpu.records import FORMATS, PADDING
+from ringlet.plugins.backends.cpu.records import PADDING
 from ringlet.plugins.backends.cpu.simd import bits_x16, table_of_16, to_f32, to_i8
 from ringlet.plugins.backends.cpu.target import LANES
 from ringlet.plugins.backends.cpu.unpack_k import (
@@ -37,56 +40,14 @@ from ringlet.plugins.backends.cpu.unpack_k import (
     unpack_q6_k,
 )
 
-F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS = (
-    BLOCK_FORMATS[name].gguf_type for name in FORMATS
-)
-
 iq4_value = table_of_16(IQ4_VALUES)
 
 
 @kernel
-def unpack_row(format, row, n_columns, out):
-    """Write the row's n_columns weights as float32 to `out`, and zeros up to a multiple of PADDING.
-
-    format: the number GGUF gives the block format, one of the above; row, out: addresses.
-    """
-    if format == Q4_1:
-        unpack_q4_1(row, n_columns, out)
-    elif format == Q8_0:
-        unpack_q8_0(row, n_columns, out)
-    elif format == F16:
-        unpack_f16(row, n_columns, out)
-    elif format == F32:
-        unpack_f32(row, n_columns, out)
-    elif format == BF16:
-        unpack_bf16(row, n_columns, out)
-    elif format == Q4_0:
-        unpack_q4_0(row, n_columns, out)
-    elif format == Q5_0:
-        unpack_q5_0(row, n_columns, out)
-    elif format == Q5_1:
-        unpack_q5_1(row, n_columns, out)
-    elif format == Q2_K:
-        unpack_q2_k(row, n_columns, out)
-    elif format == Q3_K:
-        unpack_q3_k(row, n_columns, out)
-    elif format == Q4_K:
-        unpack_q4_k(row, n_columns, out)
-    elif format == Q5_K:
-        unpack_q5_k(row, n_columns, out)
-    elif format == Q6_K:
-        unpack_q6_k(row, n_columns, out)
-    elif format == IQ4_NL:
-        unpack_iq4_nl(row, n_columns, out)
-    elif format == IQ4_XS:
-        unpack_iq4_xs(row, n_columns, out)
-
-
-@kernel
-def pack_row(format, values, n_columns, row):
-    """Write n_columns float32 values in F32 or F16."""
+def pack_row(is_half, values, n_columns, row):
+    """Write n_columns float32 values in F16 or F32."""
     whole = n_columns // LANES * LANES
-    if format == F16:
+    if is_half:
         for i in range(0, whole, LANES):
             store_f16s(row + 2 * i, load_f32s(values + 4 * i))
         for i in range(whole, n_columns):
@@ -186,3 +147,22 @@ def unpack_iq4_nl(row, n_columns, out):
         d, q = load_f16(block), load_u8x16(block + 2)
         store(at, to_f32(iq4_value(q & 15)) * d)
         store(at + 64, to_f32(iq4_value(q >> 4)) * d)
+
+
+UNPACK = {
+    "F32": unpack_f32,
+    "F16": unpack_f16,
+    "BF16": unpack_bf16,
+    "Q4_0": unpack_q4_0,
+    "Q4_1": unpack_q4_1,
+    "Q5_0": unpack_q5_0,
+    "Q5_1": unpack_q5_1,
+    "Q8_0": unpack_q8_0,
+    "Q2_K": unpack_q2_k,
+    "Q3_K": unpack_q3_k,
+    "Q4_K": unpack_q4_k,
+    "Q5_K": unpack_q5_k,
+    "Q6_K": unpack_q6_k,
+    "IQ4_NL": unpack_iq4_nl,
+    "IQ4_XS": unpack_iq4_xs,
+}
