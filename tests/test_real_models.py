@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 FOLDER = Path(__file__).parent / "fixtures" / "real_models"
 TOLERANCE = 2e-3  # of the largest logit
 CONTEXT = 768
-STEPWISE = ("numbers",)  # a prompt that is also fed a token at a time
+STEPWISE = ("classical_chinese", "numbers")  # prompts that are also fed a token at a time
 KINDS = tuple(sorted(path.stem for path in FOLDER.glob("prompts/*.txt")))
 
 divergence = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "kl_divergence.py"))["divergence"]
