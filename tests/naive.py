@@ -44,8 +44,8 @@ def rotate(x: np.ndarray, position: int, frequencies: tuple[float, ...], adjacen
 
 
 def in_bytes(x: np.ndarray) -> np.ndarray:
-    """float32 activations (n, columns) rounded to signed bytes times max|x|/127, 32 columns at a time."""
-    runs = x.reshape(len(x), -1, 32)
+    """float32 activations (n, columns) rounded to signed bytes times max|x|/127, 16 columns at a time."""
+    runs = x.reshape(len(x), -1, 16)
     largest = np.abs(runs).max(axis=-1, keepdims=True)
     steps = np.rint(runs * np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0))
     return (steps * (largest / np.float32(127))).reshape(x.shape)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
-from ringlet.plugins.backends.cpu import byte_product, byte_rows
+from ringlet.plugins.backends.cpu import byte_rows, records
 from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.compiling import entry_point
 from ringlet.plugins.backends.cpu.machine_code import machine_code
@@ -31,7 +31,7 @@ def fill_byte_row(x, n_columns, row):
 def byte_rows_of(x: np.ndarray) -> np.ndarray:
     """uint8 (tokens, bytes of a byte row)."""
     n_columns = x.shape[1]
-    rows = np.zeros((len(x), n_columns * 3 // 2), np.uint8)
+    rows = np.zeros((len(x), records.byte_row_bytes(n_columns)), np.uint8)
     for values, row in zip(x, rows, strict=True):
         fill_byte_row(address(values), n_columns, address(row))
     return rows
@@ -39,8 +39,8 @@ def byte_rows_of(x: np.ndarray) -> np.ndarray:
 
 def values_of(rows: np.ndarray, n_columns: int) -> np.ndarray:
     """float64 activations that byte rows stand for."""
-    q = rows[:, :n_columns].view(np.int8).reshape(len(rows), -1, 32)
-    d = rows[:, n_columns:].copy().view(np.float32).reshape(len(rows), -1, 4)[:, :, 0]
+    q = rows[:, :n_columns].view(np.int8).reshape(len(rows), -1, 16)
+    d = rows[:, n_columns:].copy().view(np.float32).reshape(len(rows), -1, 12)[:, :, 0:8:4].reshape(len(rows), -1)
     return (q * d[:, :, None].astype(np.float64)).reshape(len(rows), n_columns)
 
 
@@ -74,7 +74,7 @@ def test_products_are_those_of_the_unpacked_weights(multipliers, name: str, n_ro
     weights = random_weights(name, n_rows, n_columns)
     x = byte_rows_of(np.random.default_rng(5).standard_normal((n_tokens, n_columns)).astype(np.float32))
     out = np.full((n_tokens, n_rows + 1), 7, np.float32)
-    panel = np.zeros(byte_product.panel_bytes(n_columns), np.uint8)
+    panel = np.zeros(records.panel_bytes(n_columns), np.uint8)
     start = n_rows // 3  # a thread's share need not begin at the first row
     matrix, outputs = (address(weights), weights.shape[1], n_columns), (address(out), out.strides[0])
     multipliers[name](*matrix, start, n_rows, address(x), n_tokens, address(panel), *outputs)
@@ -92,10 +92,14 @@ def test_byte_rows_are_within_half_a_step(n_columns: int) -> None:
     x[2, 3] = 1e20
     x[3] *= 1e-38
     rows = byte_rows_of(x)
-    largest = np.abs(x.reshape(5, -1, 32)).max(2)
-    error = np.abs(values_of(rows, n_columns) - x).reshape(5, -1, 32)
+    largest = np.abs(x.reshape(5, -1, 16)).max(2)
+    error = np.abs(values_of(rows, n_columns) - x).reshape(5, -1, 16)
     assert (error <= largest[:, :, None] / 127 * 0.5001 + 1e-30).all()
-    q = rows[:, :n_columns].view(np.int8).reshape(5, -1, 32).astype(np.int64)
-    scales = rows[:, n_columns:].copy().view(np.float32).reshape(5, -1, 4)
-    for place, part in ((1, slice(0, 32)), (2, slice(0, 16)), (3, slice(16, 32))):
-        np.testing.assert_allclose(scales[:, :, place], scales[:, :, 0] * q[:, :, part].sum(2), rtol=1e-6)
+    sums = rows[:, :n_columns].view(np.int8).reshape(5, -1, 2, 16).sum(-1, dtype=np.int64)
+    scales = rows[:, n_columns:].copy().view(np.float32).reshape(5, -1, 12)
+    first, second = scales[:, :, :4], scales[:, :, 4:8]
+    assert (first == first[:, :, :1]).all()
+    assert (second == second[:, :, :1]).all()
+    np.testing.assert_allclose(scales[:, :, 10:], scales[:, :, 0:8:4] * sums, rtol=1e-6)
+    np.testing.assert_array_equal(scales[:, :, 9], scales[:, :, 10] + scales[:, :, 11])
+    assert (scales[:, :, 8] == 0).all()

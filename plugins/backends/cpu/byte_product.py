@@ -1,4 +1,4 @@
-"""Products of quantised weights with activations in bytes: integers inside a run of 32, float32 between the runs.
+"""Products of quantised weights with activations in bytes: integers inside a run, float32 between the runs.
 
 A few tokens meet rows of weights one by one. Many tokens meet panels: LANES rows, their bytes brought side by side so
 that a vector holds four columns of every row, each panel made once and multiplied with all tokens.
@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ringlet.plugins.backends.cpu.byte_rows import RUN, byte_row_bytes
+from ringlet.plugins.backends.cpu.byte_rows import byte_row_bytes
 from ringlet.plugins.backends.cpu.byte_vectors import (
     columns_of_signed,
     columns_of_unsigned,
     dot,
-    first_twice,
     load_f32x4,
+    load_f32x8,
     load_i8s,
     load_i8x32,
     load_u8s,
+    prefetch,
     repeat_four,
     spread_first,
     spread_two,
@@ -31,6 +32,7 @@ from ringlet.plugins.backends.cpu.byte_vectors import (
 from ringlet.plugins.backends.cpu.byte_weights import HALVES, ByteFormat
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store, store_f32
+from ringlet.plugins.backends.cpu.records import RUN, SCALES_BYTES, SUMS
 from ringlet.plugins.backends.cpu.simd import (
     first_lane,
     fma,
@@ -47,11 +49,6 @@ ZERO = np.float32(0)
 ROWS = 4  # rows that a token meets at a time
 PANEL_TOKENS = 4  # tokens from which on panels pay
 TOKENS = 4  # tokens that a panel meets at a time
-
-
-def panel_bytes(n_columns: int) -> int:
-    """Memory for a panel: the bytes, then float32 scales and minima, two of each a run at most."""
-    return LANES * (n_columns + n_columns // RUN * 16)
 
 
 def multiplier(format: ByteFormat) -> Any:
@@ -81,45 +78,43 @@ def _rows_kernel(format: ByteFormat) -> Any:
     q, scales, halves = format.q, format.scales, format.parts == HALVES
 
     @kernel
-    def add_run(row, run, bytes, x, sums, minima):
-        products = to_f32(dot(zeros_i32x8(), q(row, run), bytes))
-        if halves:
-            scaled = scales(row, run) * first_twice(x)
-            return fma(products, spread_two(scaled), sums), minima + scaled
-        scaled = scales(row, run) * x
-        return fma(products, spread_first(scaled), sums), minima + scaled
+    def add_run(row, run, bytes, x_scales, x_sums, total, minima):
+        products, scale = to_f32(dot(zeros_i32x8(), q(row, run), bytes)), scales(row, run)
+        d = spread_two(scale) if halves else spread_first(scale)
+        return fma(products, d * x_scales, total), fma(scale, x_sums, minima)
 
     @kernel
-    def total(sums, minima):
-        if halves:
-            return sum_lanes(sums) + (third_lane(minima) + fourth_lane(minima))
-        return sum_lanes(sums) + second_lane(minima)
+    def whole(total, minima):
+        return sum_lanes(total) + (third_lane(minima) + fourth_lane(minima) if halves else second_lane(minima))
 
     @kernel
     def rows(address, row_bytes, n_columns, start, stop, x, out):
-        runs, x_scales = n_columns // RUN, x + n_columns
-        whole = start + (stop - start) // ROWS * ROWS
-        for r in range(start, whole, ROWS):
+        runs, many = n_columns // RUN, start + (stop - start) // ROWS * ROWS
+        ahead = ROWS * row_bytes // runs  # while a group of rows is read, the next is brought near
+        for r in range(start, many, ROWS):
             a = address + r * row_bytes
-            b, c, d = a + row_bytes, a + 2 * row_bytes, a + 3 * row_bytes
-            sums_a = sums_b = sums_c = sums_d = zeros_f32x8()
+            b, c, d, after = a + row_bytes, a + 2 * row_bytes, a + 3 * row_bytes, a + 4 * row_bytes
+            total_a = total_b = total_c = total_d = zeros_f32x8()
             minima_a = minima_b = minima_c = minima_d = zeros_f32x4()
             for run in range(runs):
-                bytes, scale = load_i8x32(x + RUN * run), load_f32x4(x_scales + 16 * run)
-                sums_a, minima_a = add_run(a, run, bytes, scale, sums_a, minima_a)
-                sums_b, minima_b = add_run(b, run, bytes, scale, sums_b, minima_b)
-                sums_c, minima_c = add_run(c, run, bytes, scale, sums_c, minima_c)
-                sums_d, minima_d = add_run(d, run, bytes, scale, sums_d, minima_d)
-            store_f32(out + 4 * r, total(sums_a, minima_a))
-            store_f32(out + 4 * r + 4, total(sums_b, minima_b))
-            store_f32(out + 4 * r + 8, total(sums_c, minima_c))
-            store_f32(out + 4 * r + 12, total(sums_d, minima_d))
-        for r in range(whole, stop):
-            sums, minima = zeros_f32x8(), zeros_f32x4()
+                bytes, at = load_i8x32(x + RUN * run), x + n_columns + SCALES_BYTES * run
+                x_scales, x_sums = load_f32x8(at), load_f32x4(at + SUMS)
+                prefetch(after + ahead * run)
+                total_a, minima_a = add_run(a, run, bytes, x_scales, x_sums, total_a, minima_a)
+                total_b, minima_b = add_run(b, run, bytes, x_scales, x_sums, total_b, minima_b)
+                total_c, minima_c = add_run(c, run, bytes, x_scales, x_sums, total_c, minima_c)
+                total_d, minima_d = add_run(d, run, bytes, x_scales, x_sums, total_d, minima_d)
+            store_f32(out + 4 * r, whole(total_a, minima_a))
+            store_f32(out + 4 * r + 4, whole(total_b, minima_b))
+            store_f32(out + 4 * r + 8, whole(total_c, minima_c))
+            store_f32(out + 4 * r + 12, whole(total_d, minima_d))
+        for r in range(many, stop):
+            total, minima = zeros_f32x8(), zeros_f32x4()
             for run in range(runs):
-                bytes, scale = load_i8x32(x + RUN * run), load_f32x4(x_scales + 16 * run)
-                sums, minima = add_run(address + r * row_bytes, run, bytes, scale, sums, minima)
-            store_f32(out + 4 * r, total(sums, minima))
+                bytes, at = load_i8x32(x + RUN * run), x + n_columns + SCALES_BYTES * run
+                x_scales, x_sums = load_f32x8(at), load_f32x4(at + SUMS)
+                total, minima = add_run(address + r * row_bytes, run, bytes, x_scales, x_sums, total, minima)
+            store_f32(out + 4 * r, whole(total, minima))
 
     return rows
 
@@ -141,8 +136,8 @@ def _panels_kernel(format: ByteFormat) -> Any:
 
 
 def _fill_kernel(format: ByteFormat) -> Any:
-    """A panel's memory: for each run its 8 vectors of bytes; then for each run the scales of all rows, or those of
-    the first and the second halves; then the minima likewise."""
+    """A panel's memory (`records.panel_bytes`): for each run its 8 vectors of bytes; then for each run d of all rows,
+    or those of the first and the second halves; then m likewise."""
     q, scales, parts = format.q, format.scales, format.parts
     columns_of_rows = columns_of_unsigned if format.is_unsigned else columns_of_signed
 
@@ -181,14 +176,26 @@ def _fill_kernel(format: ByteFormat) -> Any:
     return fill
 
 
-def _tokens_kernel(format: ByteFormat) -> Any:
-    """TOKENS tokens meet a panel."""
-    parts, load = format.parts, load_u8s if format.is_unsigned else load_i8s
-    columns, first_sum = 8 // parts, 2 if parts == HALVES else 1
+def _scale_kernel(format: ByteFormat) -> Any:
+    """The kernel that adds a run to a token's sums, from the integers of its halves and the scales of both sides."""
+    halves = format.parts == HALVES
 
     @kernel
-    def scaled(total, products, d, m, x, part):
-        return fma(to_f32(products), d * load_f32(x), fma(m, splat(load_f32(x + 4 * (first_sum + part))), total))
+    def scaled(total, first, second, d, m, x):
+        a, b = to_f32(first) * load_f32(x), to_f32(second)
+        if halves:
+            total = fma(a, load_f32s(d), fma(b * load_f32(x + 16), load_f32s(d + 4 * LANES), total))
+            total = fma(load_f32s(m), splat(load_f32(x + SUMS + 8)), total)
+            return fma(load_f32s(m + 4 * LANES), splat(load_f32(x + SUMS + 12)), total)
+        both = fma(b, splat(load_f32(x + 16)), a)
+        return fma(both, load_f32s(d), fma(load_f32s(m), splat(load_f32(x + SUMS + 4)), total))
+
+    return scaled
+
+
+def _tokens_kernel(format: ByteFormat) -> Any:
+    """TOKENS tokens meet a panel."""
+    parts, load, scaled = format.parts, load_u8s if format.is_unsigned else load_i8s, _scale_kernel(format)
 
     @kernel
     def meet_tokens(panel, n_columns, x, x_bytes, out, out_bytes):
@@ -196,20 +203,23 @@ def _tokens_kernel(format: ByteFormat) -> Any:
         d, m = panel + LANES * n_columns, panel + LANES * (n_columns + 4 * parts * runs)
         a = b = c = e = splat(ZERO)
         for run in range(runs):
-            for part in range(parts):
-                pa = pb = pc = pe = zeros_i32s()
-                for j in range(part * columns, (part + 1) * columns):
-                    w, at = load(panel + (8 * run + j) * 4 * LANES), x + RUN * run + 4 * j
-                    pa = dot(pa, w, repeat_four(at))
-                    pb = dot(pb, w, repeat_four(at + x_bytes))
-                    pc = dot(pc, w, repeat_four(at + 2 * x_bytes))
-                    pe = dot(pe, w, repeat_four(at + 3 * x_bytes))
-                at = 4 * LANES * (parts * run + part)
-                dd, mm, scale = load_f32s(d + at), load_f32s(m + at), x + n_columns + 16 * run
-                a = scaled(a, pa, dd, mm, scale, part)
-                b = scaled(b, pb, dd, mm, scale + x_bytes, part)
-                c = scaled(c, pc, dd, mm, scale + 2 * x_bytes, part)
-                e = scaled(e, pe, dd, mm, scale + 3 * x_bytes, part)
+            a0 = b0 = c0 = e0 = a1 = b1 = c1 = e1 = zeros_i32s()
+            bytes, at = x + RUN * run, panel + 32 * LANES * run
+            for j in range(0, 16, 4):
+                w, y = load(at + LANES * j), bytes + j
+                a0, b0 = dot(a0, w, repeat_four(y)), dot(b0, w, repeat_four(y + x_bytes))
+                c0, e0 = dot(c0, w, repeat_four(y + 2 * x_bytes)), dot(e0, w, repeat_four(y + 3 * x_bytes))
+            for j in range(16, 32, 4):
+                w, y = load(at + LANES * j), bytes + j
+                a1, b1 = dot(a1, w, repeat_four(y)), dot(b1, w, repeat_four(y + x_bytes))
+                c1, e1 = dot(c1, w, repeat_four(y + 2 * x_bytes)), dot(e1, w, repeat_four(y + 3 * x_bytes))
+            dd, mm, scales = (
+                d + 4 * LANES * parts * run,
+                m + 4 * LANES * parts * run,
+                x + n_columns + SCALES_BYTES * run,
+            )
+            a, b = scaled(a, a0, a1, dd, mm, scales), scaled(b, b0, b1, dd, mm, scales + x_bytes)
+            c, e = scaled(c, c0, c1, dd, mm, scales + 2 * x_bytes), scaled(e, e0, e1, dd, mm, scales + 3 * x_bytes)
         store(out, a)
         store(out + out_bytes, b)
         store(out + 2 * out_bytes, c)
@@ -220,8 +230,7 @@ def _tokens_kernel(format: ByteFormat) -> Any:
 
 def _token_kernel(format: ByteFormat) -> Any:
     """One token meets a panel."""
-    parts, load = format.parts, load_u8s if format.is_unsigned else load_i8s
-    columns, first_sum = 8 // parts, 2 if parts == HALVES else 1
+    parts, load, scaled = format.parts, load_u8s if format.is_unsigned else load_i8s, _scale_kernel(format)
 
     @kernel
     def meet_token(panel, n_columns, x, out):
@@ -229,14 +238,14 @@ def _token_kernel(format: ByteFormat) -> Any:
         d, m = panel + LANES * n_columns, panel + LANES * (n_columns + 4 * parts * runs)
         total = splat(ZERO)
         for run in range(runs):
-            for part in range(parts):
-                products = zeros_i32s()
-                for j in range(part * columns, (part + 1) * columns):
-                    w = load(panel + (8 * run + j) * 4 * LANES)
-                    products = dot(products, w, repeat_four(x + RUN * run + 4 * j))
-                at, scale = 4 * LANES * (parts * run + part), x + n_columns + 16 * run
-                total = fma(load_f32s(m + at), splat(load_f32(scale + 4 * (first_sum + part))), total)
-                total = fma(to_f32(products), load_f32s(d + at) * load_f32(scale), total)
+            first = second = zeros_i32s()
+            at, bytes = panel + 32 * LANES * run, x + RUN * run
+            for j in range(0, 16, 4):
+                first = dot(first, load(at + LANES * j), repeat_four(bytes + j))
+            for j in range(16, 32, 4):
+                second = dot(second, load(at + LANES * j), repeat_four(bytes + j))
+            dd, mm = d + 4 * LANES * parts * run, m + 4 * LANES * parts * run
+            total = scaled(total, first, second, dd, mm, x + n_columns + SCALES_BYTES * run)
         store(out, total)
 
     return meet_token

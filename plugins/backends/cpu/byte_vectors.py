@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ringlet.plugins.backends.cpu.memory import half_to_float, load_at, loader, store_at
@@ -30,7 +31,8 @@ u8x32, i8x32, i32x8, f32x8, f32x4 = (
 )
 u8s, i8s, i32s = Vector("u8", 4 * LANES), Vector("i8", 4 * LANES), Vector("i32", LANES)
 
-load_u8x32, load_i8x32, load_f32x4 = (loader(vector, vector.llvm) for vector in (u8x32, i8x32, f32x4))
+load_u8x32, load_i8x32 = loader(u8x32, u8x32.llvm), loader(i8x32, i8x32.llvm)
+load_f32x4, load_f32x8 = loader(f32x4, f32x4.llvm), loader(f32x8, f32x8.llvm)
 load_u8s, load_i8s, load_i32s = (loader(vector, vector.llvm) for vector in (u8s, i8s, i32s))
 
 
@@ -209,20 +211,34 @@ def store_bytes(typingctx, address, vector):
     return types.void(types.int64, vector), generate
 
 
-def _rearranged(result: Vector, places: list[int]) -> Any:
+@intrinsic
+def prefetch(typingctx, address):
+    """Tell the CPU that the memory there is wanted soon; it need not be ours."""
+
+    def generate(context, builder, sig, args):
+        pointer = builder.inttoptr(args[0], ir.PointerType(I8))
+        read, near, data = I32(0), I32(3), I32(1)
+        function = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
+        code = cgutils.get_or_insert_function(builder.module, function, "llvm.prefetch.p0")
+        builder.call(code, [pointer, read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+def _spread(places: list[int]) -> Any:
     @intrinsic
-    def rearrange(typingctx, vector):
+    def spread(typingctx, vector):
         def generate(context, builder, sig, args):
             return pick(builder, args[0], args[0], places)
 
-        return result(f32x4), generate
+        return f32x8(f32x4), generate
 
-    return rearrange
+    return spread
 
 
-spread_first = _rearranged(f32x8, [0] * 8)
-spread_two = _rearranged(f32x8, [0] * 4 + [1] * 4)
-first_twice = _rearranged(f32x4, [0, 0, 2, 3])  # a, a, c, d of a, b, c, d
+spread_first = _spread([0] * 8)  # the first lane of f32x4 in all of f32x8
+spread_two = _spread([0] * 4 + [1] * 4)  # the first lane in its first half, the second in its second
 
 
 def _rows_reader(element: str) -> Any:

@@ -1,6 +1,6 @@
 """Quantised weights as bytes: for each block format, a run of 32 weights as a vector q, and its scales.
 
-A weight is d·q + m. Where a run has one scale (`WHOLE`), the scales are the float32 vector (d, m, -, -); where each
+A weight is d·q + m. Where a run has one scale (`WHOLE`), the scales are the float32 vector (d, m, 0, 0); where each
 half of it has its own (`HALVES`), they are (d of the first, d of the second, m of the first, m of the second). q is
 unsigned, but for formats of eight bits on targets that multiply signed bytes only: they take the bytes as they are,
 with m = 0.
@@ -167,8 +167,9 @@ def q3_k_scales(row, run):
 @kernel
 def six_bit_scales(block, run):
     """The scales of a run of Q4_K or Q5_K."""
-    d, m = load_f16(block), load_f16(block + 2)
-    return four(d * np.float32(six_bit_scale(block, run)), -m * np.float32(six_bit_minimum(block, run)), ZERO, ZERO)
+    d = load_f16(block) * np.float32(six_bit_scale(block, run))
+    m = -load_f16(block + 2) * np.float32(six_bit_minimum(block, run))
+    return four(d, m, ZERO, ZERO)
 
 
 @kernel

@@ -17,6 +17,9 @@ ADDRESS = COUNT = CODE = "i8"
 # Byte offsets in the memory of a barrier, which begins with the arrivals
 MEETINGS, ABANDONED, FINISHED, BARRIER_BYTES = 64, 128, 192, 256
 
+# Activations in bytes: columns that weights share a scale over; bytes of float32 beside them, and where the sums begin
+RUN, SCALES_BYTES, SUMS = 32, 48, 32
+
 
 def _record(**fields: object) -> np.dtype:
     return np.dtype(list(fields.items()), align=True)
@@ -153,3 +156,13 @@ JOB = _record(
 def padded(n: int) -> int:
     """n rounded up to a multiple of PADDING."""
     return -(-n // PADDING) * PADDING
+
+
+def byte_row_bytes(n_columns: int) -> int:
+    """Bytes of a byte row (see `byte_rows`); n_columns is a multiple of RUN."""
+    return n_columns + n_columns // RUN * SCALES_BYTES
+
+
+def panel_bytes(n_columns: int) -> int:
+    """Bytes of a panel (see `byte_product`): the weights' bytes, then float32 d and m, two of each a run at most."""
+    return PADDING * (n_columns + n_columns // RUN * 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, padded
+from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, byte_row_bytes, padded
 from ringlet.plugins.backends.cpu.tables import ModelTable, byte_widths
 
 ALIGNMENT = 64  # bytes: the widest vector
@@ -58,7 +58,7 @@ class Scratch:
         }
         sizes = {name: self.n_tokens * padded(width) for name, width in widths.items()}
         for name, columns in byte_widths(self.model.weights).items():
-            sizes[f"{name}_bytes"] = self.n_tokens * columns * 3 // 8
+            sizes[f"{name}_bytes"] = self.n_tokens * byte_row_bytes(columns) // 4
         sizes["q_ring"] = sizes["q_sinks"] = self.n_tokens * config.n_heads * padded(config.d_k)
         sizes["angles"] = self.n_angle_rows * 2 * self.model.angle_width
         sizes["partials"] = self.n_partials * self._state_values

@@ -11,7 +11,7 @@ import numpy as np
 from ringlet.plugins.backends.cpu import elementwise
 from ringlet.plugins.backends.cpu.attention import attend, padded_bytes, place_token
 from ringlet.plugins.backends.cpu.barrier import meet
-from ringlet.plugins.backends.cpu.byte_rows import RUN, fill_byte_row
+from ringlet.plugins.backends.cpu.byte_rows import fill_byte_row
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import (
     angle_row_at,
@@ -24,6 +24,7 @@ from ringlet.plugins.backends.cpu.memory import (
     run_code,
 )
 from ringlet.plugins.backends.cpu.product import share
+from ringlet.plugins.backends.cpu.records import RUN
 
 ONE, ZERO = np.float32(1), np.float32(0)
 

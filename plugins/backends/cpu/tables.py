@@ -71,7 +71,7 @@ class ModelTable:
         model["activation"] = records.ACTIVATIONS.index(config.activation)
         model["n_ropes"] = len(self.ropes)
         for name, width in byte_widths(weights).items():
-            model[f"{name}_row"] = width * 3 // 2
+            model[f"{name}_row"] = records.byte_row_bytes(width)
         model["ropes"] = self._keep(self._rope_records())
         model["layers"] = self._keep(self._layer_records(weights.layers))
         self._matrix(model["embedding"], weights.embedding, "unpack")
@@ -89,7 +89,7 @@ class ModelTable:
         """Float32 values that the rows take that a thread unpacks together: of weights, keys or values."""
         config = self.config
         columns = max(config.d_model, config.d_ff, config.n_heads * config.d_v, config.d_k)
-        panel = max(byte_widths(self.weights).values()) * records.PADDING * 3 // 8
+        panel = records.panel_bytes(max(byte_widths(self.weights).values())) // 4
         return max(4 * padded(columns), records.VALUE_ROWS * padded(config.d_v), panel)
 
     def _layer_records(self, layers: tuple[LayerWeights, ...]) -> np.ndarray:
