@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,14 @@ from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.weights import ModelWeights
+
+
+@dataclass(frozen=True)
+class MachineLimits:
+    """What a backend's machine can do at most: bytes read from memory, and float32 multiply-adds, each a second."""
+
+    bytes_per_second: float
+    multiply_adds_per_second: float
 
 
 class Backend(ABC):
@@ -41,3 +50,7 @@ class Backend(ABC):
         logits = self.forward(batch)
         batch.commit()
         return logits
+
+    def machine_limits(self) -> MachineLimits | None:
+        """Measured now, with as many threads as a step has; None from a backend that does not measure them."""
+        return None

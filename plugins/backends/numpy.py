@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from ringlet.core.backend import Backend
+from ringlet.core.backend import Backend, MachineLimits
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig, Rope
 from ringlet.core.hookspecs import hookimpl
@@ -33,6 +33,11 @@ class NumpyBackend(Backend):
     def unpacked(self, matrix: Matrix) -> np.ndarray:
         """The matrix as the theory writes it: float32 (inputs, outputs), for x·W."""
         return self._unpack(id(matrix))
+
+    def machine_limits(self) -> MachineLimits:
+        from ringlet.plugins.backends.cpu.limits import machine_limits  # it runs on the same machine
+
+        return machine_limits(self.threads)
 
     def project(self, x: np.ndarray, W: Matrix, bias: np.ndarray | None) -> np.ndarray:
         """x·W + b, (n, inputs) to (n, outputs)."""

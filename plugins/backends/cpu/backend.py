@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ringlet.core.backend import Backend
+from ringlet.core.backend import Backend, MachineLimits
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
@@ -62,6 +62,11 @@ class CpuBackend(Backend):
     def forward(self, batch: Batch) -> np.ndarray:
         with self._step_lock():
             return self._run(batch)
+
+    def machine_limits(self) -> MachineLimits:
+        from ringlet.plugins.backends.cpu.limits import machine_limits  # imports Numba
+
+        return machine_limits(self.threads)
 
     def _step_lock(self) -> threading.Lock:
         """One step at a time; a forked child does not inherit what another thread of its parent held."""
