@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,18 @@ def remark(text: str, verbose: bool) -> None:
     """A line for whoever watches: on standard error, where that is a terminal or the user wants it."""
     if verbose or sys.stderr.isatty():
         click.echo(text, err=True)
+
+
+@contextmanager
+def passing_lines() -> Iterator[Callable[[str], None]]:
+    """A function that shows a line on standard error until the next one comes, where that is a terminal."""
+    shown = sys.stderr.isatty()
+
+    def tell(text: str) -> None:
+        if shown:
+            click.echo(f"\r\033[K{text}", nl=False, err=True)
+
+    try:
+        yield tell
+    finally:
+        tell("")

@@ -340,6 +340,7 @@ def keys_of(value: object) -> set[str]:
         ("tokenize", ["春"]),
         ("inspect", []),
         ("perplexity", ["text.txt", "--context", "16", "--backend", "numpy"]),
+        ("bench", ["--prompt", "2", "--generate", "1", "--repeat", "1", "--backend", "numpy"]),
         ("plugins list", []),
     ],
 )

@@ -22,7 +22,7 @@ from ringlet.plugins.backends.cpu.team import usable_cores
 
 READ_BYTES = 1 << 28  # far more than caches hold
 VECTOR = 4 * LANES  # bytes
-ROUNDS = 300_000  # some milliseconds
+ROUNDS = 3_000_000  # some milliseconds
 SUMS = 10  # enough to keep two units busy that take four cycles each
 PASSES = 3  # the best counts
 
