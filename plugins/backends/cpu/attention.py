@@ -8,11 +8,16 @@ no bit.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ringlet.plugins.backends.cpu import vector_math
+from ringlet.plugins.backends.cpu.attention_places import (
+    count_pieces,
+    head_bytes,
+    padded_bytes,
+    piece_range,
+    slot_of,
+)
 from ringlet.plugins.backends.cpu.barrier import meet
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.elementwise import copy, rms_norm, rotate, scale
@@ -22,7 +27,6 @@ from ringlet.plugins.backends.cpu.memory import (
     load_f32s,
     load_i32,
     load_i64,
-    model_at,
     ring_at,
     ring_layer_address,
     ring_layer_at,
@@ -31,19 +35,11 @@ from ringlet.plugins.backends.cpu.memory import (
     store,
     store_f32,
 )
-from ringlet.plugins.backends.cpu.product import ROWS, multiply_unpacked
-from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, VALUE_ROWS
-from ringlet.plugins.backends.cpu.simd import first_lane, fma, max_lanes, splat, sum_lanes
+from ringlet.plugins.backends.cpu.simd import first_lane, splat
 from ringlet.plugins.backends.cpu.target import LANES
 from ringlet.plugins.backends.cpu.unpack import pack_row
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
-
-
-@kernel
-def padded_bytes(n):
-    """Bytes of n float32 values with their padding."""
-    return -(-n // PADDING) * PADDING * 4
 
 
 @kernel
@@ -88,36 +84,6 @@ def turn(job, model, layer, row, x):
 
 
 @kernel
-def slot_of(place, position):
-    """The slot of a position: see `ringlet.core.ring_cache.LayerLayout.slot`."""
-    if position < place.sinks:
-        return position
-    return place.sinks + (position - place.sinks) % (place.slots - place.sinks)
-
-
-@kernel
-def first_visible(place, position):
-    """The first position, sinks apart, that the query sees."""
-    return max(place.sinks, position - (place.capacity - place.sinks) + 1)
-
-
-@kernel
-def count_pieces(place, position):
-    first = first_visible(place, position)
-    return 1 if first > position else 2 + position // SEGMENT - first // SEGMENT
-
-
-@kernel
-def piece_range(place, position, piece):
-    """Positions of a piece: from, to; empty for piece 0 where there are no sinks."""
-    if piece == 0:
-        return 0, min(place.sinks, position + 1)
-    first = first_visible(place, position)
-    segment = first // SEGMENT + piece - 1
-    return max(first, segment * SEGMENT), min(position + 1, (segment + 1) * SEGMENT)
-
-
-@kernel
 def attend(job_address, model, index, thread, memory):
     """O_head of every token and head, the work shared out by token, K/V head and, where they are few, by piece."""
     job, n_groups = job_at(job_address, 0), model.n_kv_heads
@@ -148,12 +114,6 @@ def layers_of(job, token):
 @kernel
 def position_of(job, token):
     return load_i64(job.positions + 8 * token)
-
-
-@kernel
-def head_bytes(model):
-    """Of one head's state: the sums, padded, then m and l."""
-    return padded_bytes(model.d_v) + 4 * PADDING
 
 
 @kernel
@@ -189,99 +149,6 @@ def merge_partials(job, model, index, token, group, memory):
         if start < stop:
             merge(model, total, partial(job, model, token * model.n_kv_heads + group, piece))
     store_heads(job, model, token, group, total)
-
-
-def piece_kernel(unpack: Any) -> Any:
-    """The kernel that attends over a piece of a ring whose keys and values `unpack` brings to float32:
-
-    attend_piece(job, layer of the ring, token, group, piece, start, stop, memory, state), addresses and numbers, writes
-    the state of each head of a group over the positions from start to stop; K and V are read once for them all.
-    """
-
-    @kernel
-    def attend_piece(job_address, place_address, token, group, piece, start, stop, memory, state):
-        job, place = job_at(job_address, 0), ring_layer_at(place_address, 0)
-        model = model_at(job.model, 0)
-        heads, width, value_width = model.n_heads // model.n_kv_heads, padded_bytes(model.d_k), padded_bytes(model.d_v)
-        q = (job.q_sinks if piece == 0 else job.q_ring) + (token * model.n_heads + group * heads) * width
-        rows, scores = memory + job.thread_rows, memory + job.thread_scores
-        at = start
-        while at < stop:
-            slot, n = run_of_slots(place, at, stop, ROWS)
-            for r in range(n):
-                key = place.keys + (group * place.slots + slot + r) * place.key_bytes
-                unpack(key, model.d_k, rows + r * width)
-            multiply_unpacked(rows, n, width // 4, q, width, heads, scores + 4 * (at - start), 4 * SEGMENT)
-            at += n
-        for h in range(heads):
-            head = state + h * head_bytes(model)
-            weigh(model, scores + 4 * SEGMENT * h, stop - start, head + value_width)
-            for i in range(0, value_width, 4 * LANES):
-                store(head + i, splat(ZERO))
-        at = start
-        while at < stop:
-            slot, n = run_of_slots(place, at, stop, VALUE_ROWS)
-            for r in range(n):
-                value = place.values + (group * place.slots + slot + r) * place.value_bytes
-                unpack(value, model.d_v, rows + r * value_width)
-            for h in range(heads):
-                weights = scores + 4 * (SEGMENT * h + at - start)
-                mix(weights, rows, n, value_width, state + h * head_bytes(model))
-            at += n
-
-    return attend_piece
-
-
-@kernel
-def run_of_slots(place, position, stop, most):
-    """The slot of a position, and how many positions from there on stand in slots that follow each other, at most."""
-    slot = slot_of(place, position)
-    end = place.sinks if position < place.sinks else place.slots
-    return slot, min(most, stop - position, end - slot)
-
-
-@kernel
-def weigh(model, scores, n, m_and_l):
-    """Scores to eˢ⁻ᵐ in place; writes m and l."""
-    for i in range(0, n, LANES):
-        s = load_f32s(scores + 4 * i) * model.score_scale
-        if model.score_soft_cap != ZERO:
-            s = vector_math.soft_cap(s, model.score_soft_cap)
-        store(scores + 4 * i, s)
-    for i in range(n, -(-n // LANES) * LANES):
-        store_f32(scores + 4 * i, MINUS_INFINITY)
-    largest = splat(MINUS_INFINITY)
-    for i in range(0, n, LANES):
-        largest = vector_math.larger(largest, load_f32s(scores + 4 * i))
-    m, total = max_lanes(largest), splat(ZERO)
-    for i in range(0, n, LANES):
-        e = vector_math.exp(load_f32s(scores + 4 * i) - m)
-        store(scores + 4 * i, e)
-        total = total + e
-    store_f32(m_and_l, m)
-    store_f32(m_and_l + 4, sum_lanes(total))
-
-
-@kernel
-def mix(weights, rows, n, row_bytes, out):
-    """out += Σ weights[r]·rows[r] for n rows of row_bytes; four vectors of a row at a time where there are so many."""
-    wide = row_bytes // (16 * LANES) * (16 * LANES)
-    for i in range(0, wide, 16 * LANES):
-        a, b = load_f32s(out + i), load_f32s(out + i + 4 * LANES)
-        c, d = load_f32s(out + i + 8 * LANES), load_f32s(out + i + 12 * LANES)
-        for r in range(n):
-            w, row = splat(load_f32(weights + 4 * r)), rows + r * row_bytes + i
-            a, b = fma(w, load_f32s(row), a), fma(w, load_f32s(row + 4 * LANES), b)
-            c, d = fma(w, load_f32s(row + 8 * LANES), c), fma(w, load_f32s(row + 12 * LANES), d)
-        store(out + i, a)
-        store(out + i + 4 * LANES, b)
-        store(out + i + 8 * LANES, c)
-        store(out + i + 12 * LANES, d)
-    for i in range(wide, row_bytes, 4 * LANES):
-        a = load_f32s(out + i)
-        for r in range(n):
-            a = fma(splat(load_f32(weights + 4 * r)), load_f32s(rows + r * row_bytes + i), a)
-        store(out + i, a)
 
 
 @kernel

@@ -15,24 +15,22 @@ from ringlet.plugins.backends.cpu.byte_vectors import (
     columns_of_signed,
     columns_of_unsigned,
     dot,
-    load_f32x4,
+    load_f32_x4,
     load_f32x8,
     load_i8s,
     load_i8x32,
     load_u8s,
     prefetch,
     repeat_four,
-    spread_first,
-    spread_two,
     zeros_f32x4,
     zeros_f32x8,
     zeros_i32s,
     zeros_i32x8,
 )
-from ringlet.plugins.backends.cpu.byte_weights import HALVES, ByteFormat
+from ringlet.plugins.backends.cpu.byte_weights import ByteFormat
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store, store_f32
-from ringlet.plugins.backends.cpu.records import RUN, SCALES_BYTES, SUMS
+from ringlet.plugins.backends.cpu.records import HALF_SUMS_BYTES, RUN, SCALES_BYTES, SUM_BYTES
 from ringlet.plugins.backends.cpu.simd import (
     first_lane,
     fma,
@@ -75,21 +73,37 @@ def multiplier(format: ByteFormat) -> Any:
 
 
 def _rows_kernel(format: ByteFormat) -> Any:
-    q, scales, halves = format.q, format.scales, format.parts == HALVES
+    """Rows of weights times one byte row."""
+    row_sum = format.row_sum
+    if row_sum is None:
+        return _rows_of_runs_kernel(format)
 
     @kernel
-    def add_run(row, run, bytes, x_scales, x_sums, total, minima):
-        products, scale = to_f32(dot(zeros_i32x8(), q(row, run), bytes)), scales(row, run)
-        d = spread_two(scale) if halves else spread_first(scale)
-        return fma(products, d * x_scales, total), fma(scale, x_sums, minima)
+    def rows(address, row_bytes, n_columns, start, stop, x, out):
+        for r in range(start, stop):
+            store_f32(out + 4 * r, row_sum(address + r * row_bytes, n_columns, x))
+
+    return rows
+
+
+def _rows_of_runs_kernel(format: ByteFormat) -> Any:
+    """The same for blocks of one run, ROWS rows at a time, whose sums do not wait for each other."""
+    q, spread, m_lane, m_factor = format.q, format.spread, format.m_lane, np.float32(format.m_factor)
+
+    @kernel
+    def add_run(row, run, bytes, x_scales, x_sum, total, minima):
+        d, m = spread(row, run)
+        products = to_f32(dot(zeros_i32x8(), q(row, run), bytes))
+        return fma(products, d * x_scales, total), fma(m, x_sum, minima)
 
     @kernel
     def whole(total, minima):
-        return sum_lanes(total) + (third_lane(minima) + fourth_lane(minima) if halves else second_lane(minima))
+        return sum_lanes(total) + m_factor * m_lane(minima)
 
     @kernel
     def rows(address, row_bytes, n_columns, start, stop, x, out):
         runs, many = n_columns // RUN, start + (stop - start) // ROWS * ROWS
+        scales, sums = x + n_columns, x + n_columns + runs * SCALES_BYTES
         ahead = ROWS * row_bytes // runs  # while a group of rows is read, the next is brought near
         for r in range(start, many, ROWS):
             a = address + r * row_bytes
@@ -97,13 +111,13 @@ def _rows_kernel(format: ByteFormat) -> Any:
             total_a = total_b = total_c = total_d = zeros_f32x8()
             minima_a = minima_b = minima_c = minima_d = zeros_f32x4()
             for run in range(runs):
-                bytes, at = load_i8x32(x + RUN * run), x + n_columns + SCALES_BYTES * run
-                x_scales, x_sums = load_f32x8(at), load_f32x4(at + SUMS)
+                bytes, scale = load_i8x32(x + RUN * run), load_f32x8(scales + SCALES_BYTES * run)
+                sum = load_f32_x4(sums + SUM_BYTES * run)
                 prefetch(after + ahead * run)
-                total_a, minima_a = add_run(a, run, bytes, x_scales, x_sums, total_a, minima_a)
-                total_b, minima_b = add_run(b, run, bytes, x_scales, x_sums, total_b, minima_b)
-                total_c, minima_c = add_run(c, run, bytes, x_scales, x_sums, total_c, minima_c)
-                total_d, minima_d = add_run(d, run, bytes, x_scales, x_sums, total_d, minima_d)
+                total_a, minima_a = add_run(a, run, bytes, scale, sum, total_a, minima_a)
+                total_b, minima_b = add_run(b, run, bytes, scale, sum, total_b, minima_b)
+                total_c, minima_c = add_run(c, run, bytes, scale, sum, total_c, minima_c)
+                total_d, minima_d = add_run(d, run, bytes, scale, sum, total_d, minima_d)
             store_f32(out + 4 * r, whole(total_a, minima_a))
             store_f32(out + 4 * r + 4, whole(total_b, minima_b))
             store_f32(out + 4 * r + 8, whole(total_c, minima_c))
@@ -111,9 +125,9 @@ def _rows_kernel(format: ByteFormat) -> Any:
         for r in range(many, stop):
             total, minima = zeros_f32x8(), zeros_f32x4()
             for run in range(runs):
-                bytes, at = load_i8x32(x + RUN * run), x + n_columns + SCALES_BYTES * run
-                x_scales, x_sums = load_f32x8(at), load_f32x4(at + SUMS)
-                total, minima = add_run(address + r * row_bytes, run, bytes, x_scales, x_sums, total, minima)
+                bytes, scale = load_i8x32(x + RUN * run), load_f32x8(scales + SCALES_BYTES * run)
+                sum = load_f32_x4(sums + SUM_BYTES * run)
+                total, minima = add_run(address + r * row_bytes, run, bytes, scale, sum, total, minima)
             store_f32(out + 4 * r, whole(total, minima))
 
     return rows
@@ -138,7 +152,7 @@ def _panels_kernel(format: ByteFormat) -> Any:
 def _fill_kernel(format: ByteFormat) -> Any:
     """A panel's memory (`records.panel_bytes`): for each run its 8 vectors of bytes; then for each run d of all rows,
     or those of the first and the second halves; then m likewise."""
-    q, scales, parts = format.q, format.scales, format.parts
+    q, scales, parts = format.q, format.scales, 2 if format.has_halves else 1
     columns_of_rows = columns_of_unsigned if format.is_unsigned else columns_of_signed
 
     @kernel
@@ -166,36 +180,41 @@ def _fill_kernel(format: ByteFormat) -> Any:
             for r in range(LANES):
                 scale, at = scales(row + r * row_bytes, run), 4 * (parts * run * LANES + r)
                 store_f32(d + at, first_lane(scale))
-                if parts == HALVES:
-                    store_f32(d + at + 4 * LANES, second_lane(scale))
-                    store_f32(m + at, third_lane(scale))
+                store_f32(m + at, second_lane(scale))
+                if parts == 2:
+                    store_f32(d + at + 4 * LANES, third_lane(scale))
                     store_f32(m + at + 4 * LANES, fourth_lane(scale))
-                else:
-                    store_f32(m + at, second_lane(scale))
 
     return fill
 
 
 def _scale_kernel(format: ByteFormat) -> Any:
     """The kernel that adds a run to a token's sums, from the integers of its halves and the scales of both sides."""
-    halves = format.parts == HALVES
+    has_halves = format.has_halves
 
     @kernel
-    def scaled(total, first, second, d, m, x):
-        a, b = to_f32(first) * load_f32(x), to_f32(second)
-        if halves:
-            total = fma(a, load_f32s(d), fma(b * load_f32(x + 16), load_f32s(d + 4 * LANES), total))
-            total = fma(load_f32s(m), splat(load_f32(x + SUMS + 8)), total)
-            return fma(load_f32s(m + 4 * LANES), splat(load_f32(x + SUMS + 12)), total)
-        both = fma(b, splat(load_f32(x + 16)), a)
-        return fma(both, load_f32s(d), fma(load_f32s(m), splat(load_f32(x + SUMS + 4)), total))
+    def scaled(total, first, second, d, m, x, n_columns, run):
+        scales = x + n_columns + SCALES_BYTES * run
+        sums = x + n_columns + n_columns // RUN * SCALES_BYTES
+        a, b = to_f32(first) * load_f32(scales), to_f32(second)
+        if has_halves:
+            half_sums = sums + n_columns // RUN * SUM_BYTES + HALF_SUMS_BYTES * run
+            total = fma(a, load_f32s(d), fma(b * load_f32(scales + 16), load_f32s(d + 4 * LANES), total))
+            total = fma(load_f32s(m), splat(load_f32(half_sums)), total)
+            return fma(load_f32s(m + 4 * LANES), splat(load_f32(half_sums + 4)), total)
+        both = fma(b, splat(load_f32(scales + 16)), a)
+        return fma(both, load_f32s(d), fma(load_f32s(m), splat(load_f32(sums + SUM_BYTES * run)), total))
 
     return scaled
 
 
 def _tokens_kernel(format: ByteFormat) -> Any:
     """TOKENS tokens meet a panel."""
-    parts, load, scaled = format.parts, load_u8s if format.is_unsigned else load_i8s, _scale_kernel(format)
+    parts, load, scaled = (
+        2 if format.has_halves else 1,
+        load_u8s if format.is_unsigned else load_i8s,
+        _scale_kernel(format),
+    )
 
     @kernel
     def meet_tokens(panel, n_columns, x, x_bytes, out, out_bytes):
@@ -213,13 +232,11 @@ def _tokens_kernel(format: ByteFormat) -> Any:
                 w, y = load(at + LANES * j), bytes + j
                 a1, b1 = dot(a1, w, repeat_four(y)), dot(b1, w, repeat_four(y + x_bytes))
                 c1, e1 = dot(c1, w, repeat_four(y + 2 * x_bytes)), dot(e1, w, repeat_four(y + 3 * x_bytes))
-            dd, mm, scales = (
-                d + 4 * LANES * parts * run,
-                m + 4 * LANES * parts * run,
-                x + n_columns + SCALES_BYTES * run,
-            )
-            a, b = scaled(a, a0, a1, dd, mm, scales), scaled(b, b0, b1, dd, mm, scales + x_bytes)
-            c, e = scaled(c, c0, c1, dd, mm, scales + 2 * x_bytes), scaled(e, e0, e1, dd, mm, scales + 3 * x_bytes)
+            dd, mm = d + 4 * LANES * parts * run, m + 4 * LANES * parts * run
+            a = scaled(a, a0, a1, dd, mm, x, n_columns, run)
+            b = scaled(b, b0, b1, dd, mm, x + x_bytes, n_columns, run)
+            c = scaled(c, c0, c1, dd, mm, x + 2 * x_bytes, n_columns, run)
+            e = scaled(e, e0, e1, dd, mm, x + 3 * x_bytes, n_columns, run)
         store(out, a)
         store(out + out_bytes, b)
         store(out + 2 * out_bytes, c)
@@ -230,7 +247,11 @@ def _tokens_kernel(format: ByteFormat) -> Any:
 
 def _token_kernel(format: ByteFormat) -> Any:
     """One token meets a panel."""
-    parts, load, scaled = format.parts, load_u8s if format.is_unsigned else load_i8s, _scale_kernel(format)
+    parts, load, scaled = (
+        2 if format.has_halves else 1,
+        load_u8s if format.is_unsigned else load_i8s,
+        _scale_kernel(format),
+    )
 
     @kernel
     def meet_token(panel, n_columns, x, out):
@@ -245,7 +266,7 @@ def _token_kernel(format: ByteFormat) -> Any:
             for j in range(16, 32, 4):
                 second = dot(second, load(at + LANES * j), repeat_four(bytes + j))
             dd, mm = d + 4 * LANES * parts * run, m + 4 * LANES * parts * run
-            total = scaled(total, first, second, dd, mm, x + n_columns + SCALES_BYTES * run)
+            total = scaled(total, first, second, dd, mm, x, n_columns, run)
         store(out, total)
 
     return meet_token

@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ringlet.plugins.backends.cpu.memory import half_to_float, load_at, loader, store_at
-from ringlet.plugins.backends.cpu.simd import I8, I16, I32, Vector, broadcast, call, constant
+from ringlet.plugins.backends.cpu.simd import F32, I8, I16, I32, Vector, broadcast, call, constant
 from ringlet.plugins.backends.cpu.target import FEATURES, IS_ARM64, IS_X86, LANES
 
 HAS_AVX512_VNNI = IS_X86 and {"avx512vnni", "avx512vl"} <= FEATURES
@@ -29,10 +29,12 @@ TAKES_WIDE_UNSIGNED = HAS_VNNI
 u8x32, i8x32, i32x8, f32x8, f32x4 = (
     Vector(e, n) for e, n in (("u8", 32), ("i8", 32), ("i32", 8), ("f32", 8), ("f32", 4))
 )
+u8x8 = Vector("u8", 8)
 u8s, i8s, i32s = Vector("u8", 4 * LANES), Vector("i8", 4 * LANES), Vector("i32", LANES)
 
 load_u8x32, load_i8x32 = loader(u8x32, u8x32.llvm), loader(i8x32, i8x32.llvm)
-load_f32x4, load_f32x8 = loader(f32x4, f32x4.llvm), loader(f32x8, f32x8.llvm)
+load_f32x8 = loader(f32x8, f32x8.llvm)
+load_f32_x4 = loader(f32x4, F32, lambda builder, value: broadcast(builder, value, 4))
 load_u8s, load_i8s, load_i32s = (loader(vector, vector.llvm) for vector in (u8s, i8s, i32s))
 
 
@@ -226,19 +228,76 @@ def prefetch(typingctx, address):
     return types.void(types.int64), generate
 
 
-def _spread(places: list[int]) -> Any:
+@intrinsic
+def bits_x32(typingctx, mask, value):
+    """u8x32: the value in lane i where bit i of the 32-bit mask is set, else 0."""
+
+    def generate(context, builder, sig, args):
+        bits = builder.bitcast(builder.trunc(args[0], I32), ir.VectorType(ir.IntType(1), 32))
+        values = broadcast(builder, builder.trunc(args[1], I8), 32)
+        return builder.select(bits, values, constant(u8x32.llvm, 0))
+
+    return u8x32(types.int64, types.int64), generate
+
+
+@intrinsic
+def bytes_of_i64(typingctx, value):
+    """u8x8: the eight bytes of a number, the lowest first."""
+
+    def generate(context, builder, sig, args):
+        return builder.bitcast(args[0], u8x8.llvm)
+
+    return u8x8(types.int64), generate
+
+
+@intrinsic
+def load_half_x8(typingctx, address):
+    """One float16 in every lane of f32x8."""
+
+    def generate(context, builder, sig, args):
+        return half_to_float(builder, broadcast(builder, load_at(builder, args[0], I16), 8))
+
+    return f32x8(types.int64), generate
+
+
+def _rearranged(source: Vector, result: Vector, places: list[int]) -> Any:
     @intrinsic
-    def spread(typingctx, vector):
+    def rearrange(typingctx, vector):
         def generate(context, builder, sig, args):
             return pick(builder, args[0], args[0], places)
 
-        return f32x8(f32x4), generate
+        return result(source), generate
 
-    return spread
+    return rearrange
 
 
-spread_first = _spread([0] * 8)  # the first lane of f32x4 in all of f32x8
-spread_two = _spread([0] * 4 + [1] * 4)  # the first lane in its first half, the second in its second
+spread_first = _rearranged(f32x4, f32x8, [0] * 8)
+lower_half = _rearranged(f32x8, f32x4, [0, 1, 2, 3])
+
+
+@intrinsic(prefer_literal=True)
+def spread_lane(typingctx, vector, lane):
+    """The lane, a number in the source, in every lane of f32x8."""
+    if not isinstance(lane, types.IntegerLiteral):
+        return None
+
+    def generate(context, builder, sig, args):
+        return pick(builder, args[0], args[0], [lane.literal_value] * 8)
+
+    return f32x8(f32x8, lane), generate
+
+
+@intrinsic(prefer_literal=True)
+def spread_lanes(typingctx, vector, pair):
+    """Two neighbouring lanes of f32x8, the pair a number in the source: one in the first half, one in the second."""
+    if not isinstance(pair, types.IntegerLiteral):
+        return None
+
+    def generate(context, builder, sig, args):
+        first = 2 * pair.literal_value
+        return pick(builder, args[0], args[0], [first] * 4 + [first + 1] * 4)
+
+    return f32x8(f32x8, pair), generate
 
 
 def _rows_reader(element: str) -> Any:

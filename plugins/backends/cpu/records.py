@@ -17,8 +17,8 @@ ADDRESS = COUNT = CODE = "i8"
 # Byte offsets in the memory of a barrier, which begins with the arrivals
 MEETINGS, ABANDONED, FINISHED, BARRIER_BYTES = 64, 128, 192, 256
 
-# Activations in bytes: columns that weights share a scale over; bytes of float32 beside them, and where the sums begin
-RUN, SCALES_BYTES, SUMS = 32, 48, 32
+# Activations in bytes (see `byte_rows`): columns that weights share a scale over, and bytes of float32 beside them
+RUN, SCALES_BYTES, SUM_BYTES, HALF_SUMS_BYTES = 32, 32, 4, 8
 
 
 def _record(**fields: object) -> np.dtype:
@@ -160,7 +160,7 @@ def padded(n: int) -> int:
 
 def byte_row_bytes(n_columns: int) -> int:
     """Bytes of a byte row (see `byte_rows`); n_columns is a multiple of RUN."""
-    return n_columns + n_columns // RUN * SCALES_BYTES
+    return n_columns + n_columns // RUN * (SCALES_BYTES + SUM_BYTES + HALF_SUMS_BYTES)
 
 
 def panel_bytes(n_columns: int) -> int:

@@ -177,24 +177,29 @@ max_lanes = _reduction("fmax", None)  # NaN lanes are passed over
 
 @intrinsic
 def sums_of_four(typingctx, a, b, c, d):
-    """f32x4 of the four vectors' sums: each is halved to four lanes, then the lanes are added crosswise."""
+    """f32x4 of the four vectors' sums. Lanes are added crosswise inside blocks of four, then block to block."""
 
     def generate(context, builder, sig, args):
+        n = a.lanes
+
         def pick(x, y, places):
             return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(places)), places))
 
-        def halved(x):
-            n = x.type.count
-            if n == 4:
-                return x
-            return halved(builder.fadd(pick(x, x, list(range(n // 2))), pick(x, x, list(range(n // 2, n)))))
+        def in_blocks(x, y, places):
+            """The places, of two blocks of four side by side, in each block."""
+            blocks = range(0, n, 4)
+            return pick(x, y, [block + (place if place < 4 else n + place - 4) for block in blocks for place in places])
 
         def paired(x, y):
-            """x0 + x1, y0 + y1, x2 + x3, y2 + y3."""
-            return builder.fadd(pick(x, y, [0, 4, 2, 6]), pick(x, y, [1, 5, 3, 7]))
+            """x0 + x2, y0 + y2, x1 + x3, y1 + y3 in each block."""
+            return builder.fadd(in_blocks(x, y, [0, 4, 1, 5]), in_blocks(x, y, [2, 6, 3, 7]))
 
-        ab, cd = paired(*map(halved, args[:2])), paired(*map(halved, args[2:]))
-        return builder.fadd(pick(ab, cd, [0, 1, 4, 5]), pick(ab, cd, [2, 3, 6, 7]))
+        ab, cd = paired(args[0], args[1]), paired(args[2], args[3])
+        total = builder.fadd(in_blocks(ab, cd, [0, 1, 4, 5]), in_blocks(ab, cd, [2, 3, 6, 7]))
+        while n > 4:
+            n //= 2
+            total = builder.fadd(pick(total, total, list(range(n))), pick(total, total, list(range(n, 2 * n))))
+        return total
 
     return Vector("f32", 4)(a, a, a, a), generate
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ringlet.plugins.backends.cpu import elementwise
-from ringlet.plugins.backends.cpu.attention import attend, padded_bytes, place_token
+from ringlet.plugins.backends.cpu.attention import attend, place_token
+from ringlet.plugins.backends.cpu.attention_places import padded_bytes
 from ringlet.plugins.backends.cpu.barrier import meet
 from ringlet.plugins.backends.cpu.byte_rows import fill_byte_row
 from ringlet.plugins.backends.cpu.compiling import kernel

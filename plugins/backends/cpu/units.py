@@ -17,9 +17,10 @@ from typing import Any
 from numba import types
 
 from ringlet.plugins.backends.cpu import byte_product, product
-from ringlet.plugins.backends.cpu.attention import piece_kernel
-from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
+from ringlet.plugins.backends.cpu.attention_pieces import piece_kernel
+from ringlet.plugins.backends.cpu.byte_formats import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.machine_code import write_unit
+from ringlet.plugins.backends.cpu.memory import load_f16s, load_f32s
 from ringlet.plugins.backends.cpu.step import step
 from ringlet.plugins.backends.cpu.unpack import UNPACK
 
@@ -32,7 +33,7 @@ def source(name: str) -> Any:
     if kind == "step":
         return step
     if kind == "attend":
-        return piece_kernel(UNPACK[format])
+        return piece_kernel(UNPACK[format], load_f16s if format == "F16" else load_f32s, 2 if format == "F16" else 4)
     if kind == "unpack":
         return UNPACK[format]
     return (
