@@ -46,10 +46,10 @@ class ByteFormat(NamedTuple):
     scales: Callable[..., Any]
     has_halves: bool = False  # whether the two halves of a run have scales of their own
     is_unsigned: bool = True
-    spread: Callable[..., Any] | None = None
+    spread: Any = None
     m_lane: Any = None
     m_factor: float = 1.0
-    row_sum: Callable[..., Any] | None = None
+    row_sum: Any = None
 
 
 @kernel
