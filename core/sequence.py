@@ -72,7 +72,7 @@ class Sequence:
         self._append(token_id)
         self.pending = [token_id]
         ended = token_id in self._tokenizer.eos_ids
-        text = self._stops.push(self._decoder.push(token_id))
+        text = "" if ended else self._stops.push(self._decoder.push(token_id))  # ended: special or not, it is no text
         self.finish_reason = self._finish_reason(ended and not self.request.ignore_eos)
         if self.finish_reason is None:
             return Chunk(text, [token_id])

@@ -14,6 +14,7 @@ from ringlet import Completion, Pipeline, PluginError, RingletError
 from ringlet.core.backend import Backend
 from ringlet.core.batch import Batch
 from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.step import run_step
 from ringlet.plugins.backends.numpy import NumpyBackend
 
 GREEDY = {"sampler": "greedy"}
@@ -60,6 +61,17 @@ def test_when_it_ends(options, text, n_drawn, reason):
     completion = pipe.generate("go", **GREEDY, **options)
     assert (completion.text, len(completion.token_ids), completion.finish_reason) == (text, n_drawn, reason)
     assert completion.usage.completion_tokens == n_drawn
+
+
+@pytest.mark.parametrize("eos", [LAST, ord("!")])
+def test_an_end_token_that_is_not_special_leaves_no_text(eos):
+    """A generation_config.json, or a GGUF file, may name any token as an end."""
+    pipe = told_pipeline("go", [*b"ab", eos, *b"cd"], eos_ids=[EOS, eos])
+    assert eos not in pipe.tokenizer.special_ids
+    completion = pipe.generate("go", **GREEDY)
+    assert (completion.text, completion.token_ids, completion.finish_reason) == ("ab", [*b"ab", eos], "stop")
+    assert "".join(chunk.text for chunk in pipe.stream("go", **GREEDY)) == "ab"
+    assert pipe.generate("go", ignore_eos=True, max_tokens=5, **GREEDY).text == "abcd"
 
 
 @pytest.mark.parametrize("prompt_length", [1, 9, 10, 11, 15, 16])
@@ -305,7 +317,7 @@ def test_logits_in_chunks_are_those_of_one_piece():
     assert np.allclose(random_pipeline(chunk=7).logits(np.array(ids)), whole, atol=1e-5)
     backend = NumpyBackend(*random_model())
     ring = RingCache(backend.config, RingLayout.of(backend.config, 64), "f32")
-    assert np.array_equal(whole, backend.step(Batch.of([(ring, ids, "all")])))
+    assert np.array_equal(whole, run_step(backend, [(ring, ids, "all")]))
 
 
 # --- What bad input gets ---------------------------------------------------------------------------------------------

@@ -120,9 +120,14 @@ class Told(Backend):
 
 
 def pipeline_of(
-    backend: Backend, context: int = 256, sinks: int = 0, overflow: str = "stop", chunk: int = 16
+    backend: Backend,
+    context: int = 256,
+    sinks: int = 0,
+    overflow: str = "stop",
+    chunk: int = 16,
+    eos_ids: Sequence[int] = (EOS,),
 ) -> Pipeline:
-    tokenizer = Tokenizer(Bytes(), eos_ids=[EOS])
+    tokenizer = Tokenizer(Bytes(), eos_ids=eos_ids)
     model = SimpleNamespace(config=backend.config, weights=backend.weights, tokenizer=tokenizer, name="tiny")
     layout = RingLayout.of(backend.config, context, sinks, overflow, chunk)
     return Pipeline(model, backend, layout, backend.kv_dtype, PluginManager())
