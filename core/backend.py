@@ -26,13 +26,22 @@ class Backend(ABC):
     """Base of every backend. A plugin registers the class; the engine makes one instance a model.
 
     name: how `--backend` calls it. kv_dtype: what its rings hold when the user does not say.
+    rank: "auto" takes the backend of the highest rank that works; one of rank 0 has to be named.
+    origin: the plugin it comes from; None for a built-in one, and for one that was not made by its name.
     """
 
     name: ClassVar[str]
     kv_dtype: ClassVar[str] = "f16"
+    rank: ClassVar[int] = 0
+    origin: str | None = None
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
         self.config, self.weights, self.threads = config, weights, threads
+
+    @property
+    def label(self) -> str:
+        """For messages: the name, and the plugin it comes from."""
+        return self.name if self.origin is None else f"{self.name} ({self.origin})"
 
     def new_ring(self, layout: RingLayout, kv_dtype: str) -> RingCache:
         """An empty ring for one sequence; one in host memory unless the backend says otherwise."""
@@ -42,14 +51,8 @@ class Backend(ABC):
     def forward(self, batch: Batch) -> np.ndarray:
         """Run the batch's tokens through the model; write their keys and values into the rings' slots.
 
-        Returns float32 (number of true `wants_logits`, d_vocab), in the batch's order. Does not commit the batch.
+        Returns float32 (number of true `wants_logits`, d_vocab), in the batch's order. `run_step` tells the rings.
         """
-
-    def step(self, batch: Batch) -> np.ndarray:
-        """`forward`, then the rings are told that their tokens have come."""
-        logits = self.forward(batch)
-        batch.commit()
-        return logits
 
     def machine_limits(self) -> MachineLimits | None:
         """Measured now, with as many threads as a step has; None from a backend that does not measure them."""

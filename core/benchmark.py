@@ -12,9 +12,10 @@ import numpy as np
 
 from ringlet.core.checks import check_count
 from ringlet.core.errors import RingletError
-from ringlet.core.generation import CHUNKS_A_STEP, run_step
+from ringlet.core.generation import CHUNKS_A_STEP
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.step import run_step
 from ringlet.core.workload import StepCounter, Workload
 
 LARGEST_BATCH = 1024
@@ -34,6 +35,11 @@ class SpeedTest:
     @property
     def name(self) -> str:
         return f"{self.kind}{self.tokens}"
+
+    @property
+    def text(self) -> str:
+        """What progress calls it."""
+        return f"{self.name}, depth {self.depth}, batch {self.batch}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ def run_test(pipe: Pipeline, test: SpeedTest, rings: Sequence[RingCache], repeat
     work = workload(pipe, test, rings[0].layout)
     speeds, shares = [], []
     for repetition in range(repeat + 1):
-        progress(f"{test.name}, depth {test.depth}, batch {test.batch}: {repetition} of {repeat}")
+        progress(f"{test.text}: {repetition} of {repeat}")
         limits = pipe.backend.machine_limits() if repetition else None
         began = perf_counter()
         compute(pipe, rings, ids)

@@ -10,9 +10,9 @@ import numpy as np
 
 from ringlet.core.checks import check_count
 from ringlet.core.errors import RingletError
-from ringlet.core.generation import run_step
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingLayout
+from ringlet.core.step import run_step
 
 LARGEST_LOGITS = 1 << 24  # numbers of logits in memory at once
 

@@ -18,13 +18,14 @@ from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
 from ringlet.core.errors import RingletError
-from ringlet.core.generation import Generation, PromptState, run_step
+from ringlet.core.generation import Generation, PromptState
 from ringlet.core.idle_ring import IdleRing
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.ring_cache import KV_DTYPES, RingCache, RingLayout
 from ringlet.core.sampler_spec import parse_sampler_spec
 from ringlet.core.sampling import SamplerChain, check_seed, check_steps
 from ringlet.core.sequence import Request
+from ringlet.core.step import run_step
 
 if TYPE_CHECKING:
     from ringlet.core.model import Model

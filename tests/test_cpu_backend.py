@@ -15,6 +15,7 @@ from ringlet.core.config import LayerConfig, ModelConfig, Rope
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.step import run_step
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 from ringlet.plugins.backends.cpu import CpuBackend
 from ringlet.plugins.backends.cpu import backend as cpu_backend
@@ -80,7 +81,7 @@ def in_pieces(backend: Backend, ring: RingCache, ids: list[int], sizes: list[int
     logits, start = [], 0
     while start < len(ids):
         size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
-        logits.append(backend.step(Batch.of([(ring, ids[start : start + size], "all")])))
+        logits.append(run_step(backend, [(ring, ids[start : start + size], "all")]))
         start += size
     return np.concatenate(logits)
 
@@ -224,7 +225,7 @@ def test_several_rings_of_several_layouts_in_one_batch() -> None:
             (ring, ids[ring.length : ring.length + size], "all")
             for ring, ids, size in zip(rings, sequences, sizes, strict=True)
         ]
-        logits = backend.step(Batch.of(parts))
+        logits = run_step(backend, parts)
         for mine, part in zip(together, np.split(logits, np.cumsum(sizes)[:-1]), strict=True):
             mine.append(part)
     for mine, expected in zip(together, alone, strict=True):
@@ -252,9 +253,9 @@ def test_only_wanted_logits_in_the_batchs_order() -> None:
     layout, ids = RingLayout.of(config, 40), tokens(12, config)
     everything = in_pieces(backend, backend.new_ring(layout, "f32"), ids, [12])
     rings = [backend.new_ring(layout, "f32") for _ in range(3)]
-    logits = backend.step(Batch.of([(rings[0], ids, "last"), (rings[1], ids, "none"), (rings[2], ids[:5], "last")]))
+    logits = run_step(backend, [(rings[0], ids, "last"), (rings[1], ids, "none"), (rings[2], ids[:5], "last")])
     np.testing.assert_array_equal(logits, everything[[11, 4]])
-    assert backend.step(Batch.of([(rings[1], ids, "none")])).shape == (0, config.d_vocab)
+    assert run_step(backend, [(rings[1], ids, "none")]).shape == (0, config.d_vocab)
 
 
 def test_a_larger_batch_after_a_smaller_one_and_back() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tiny_models import FORMS, NAMES, TinyModel, open_tiny
 
-from ringlet.core.batch import Batch
 from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.step import run_step
 from ringlet.plugins.backends.numpy import NumpyBackend
 
 
@@ -23,7 +23,7 @@ def run(backend: NumpyBackend, ring: RingCache, ids: list[int], sizes: list[int]
     """Logits of all ids, given to the backend in pieces of these sizes."""
     pieces, start = [], 0
     for size in sizes:
-        pieces.append(backend.step(Batch.of([(ring, ids[start : start + size], "all")])))
+        pieces.append(run_step(backend, [(ring, ids[start : start + size], "all")]))
         start += size
     assert start == len(ids)
     return np.concatenate(pieces)
@@ -56,10 +56,10 @@ def test_a_batch_beside_others_gives_the_same_logits(name: str) -> None:
     whole = run(backend, alone, tiny.ids, [len(tiny.ids)])
     others = [tiny.ids[::-1][:30], tiny.ids[7:8]]
     rings = [backend.new_ring(RingLayout.of(tiny.config, 64), "f32") for _ in range(3)]
-    first = backend.step(
-        Batch.of([(rings[0], others[0], "none"), (rings[1], tiny.ids[:19], "all"), (rings[2], others[1], "last")])
+    first = run_step(
+        backend, [(rings[0], others[0], "none"), (rings[1], tiny.ids[:19], "all"), (rings[2], others[1], "last")]
     )
-    second = backend.step(Batch.of([(rings[1], tiny.ids[19:], "all"), (rings[0], others[0][:3], "last")]))
+    second = run_step(backend, [(rings[1], tiny.ids[19:], "all"), (rings[0], others[0][:3], "last")])
     assert relative_difference(np.concatenate([first[:19], second[:29]]), whole) < 1e-5
     assert len(first) == 20
     assert len(second) == 30

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from ringlet import Pipeline
 from ringlet.cli import main
-from ringlet.core.batch import Batch
+from ringlet.core.step import run_step
 
 pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 
@@ -205,7 +205,7 @@ def test_cpu_is_as_near_to_float32_when_it_takes_single_tokens(
 
 def one_by_one(pipe: Pipeline, ids: list[int]) -> np.ndarray:
     ring = pipe.new_ring()
-    return np.concatenate([pipe.backend.step(Batch.of([(ring, [token], "last")])) for token in ids])
+    return np.concatenate([run_step(pipe.backend, [(ring, [token], "last")]) for token in ids])
 
 
 def test_command_line_prints_what_transformers_writes(reference: Reference) -> None:

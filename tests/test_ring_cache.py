@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ringlet.core.batch import Batch
 from ringlet.core.errors import RingletError
 from ringlet.core.ring_cache import RingCache, RingFull, RingLayout
+from ringlet.core.step import run_step
 from ringlet.plugins.backends.cpu import CpuBackend
 from ringlet.plugins.backends.numpy import NumpyBackend
 
@@ -76,7 +77,7 @@ def _step_all(config, weights, backend, sequences, which, rng, chunk, context, s
         parts.append((ring, new, ids))
     if not parts:
         return
-    logits = backend.step(Batch.of([(ring, new, "all") for ring, new, _ in parts]))
+    logits = run_step(backend, [(ring, new, "all") for ring, new, _ in parts])
     at = 0
     for ring, new, ids in parts:
         assert ring.length == len(ids)
@@ -93,7 +94,7 @@ def test_who_filled_the_ring_makes_no_difference(backends, chunks, context, sink
     ring = RingCache(config, RingLayout.of(config, context, sinks, "slide", 30), "f32")
     got, at = [], 0
     for n in chunks:
-        got.append(backend.step(Batch.of([(ring, ids[at : at + n], "all")])))
+        got.append(run_step(backend, [(ring, ids[at : at + n], "all")]))
         at += n
     want = dense_logits(config, weights, ids, context=context, sinks=sinks)
     np.testing.assert_allclose(np.concatenate(got), want, rtol=0, atol=2e-5 * np.abs(want).max())
