@@ -71,7 +71,7 @@ ignored_keys_option = click.option(
 )
 loading_options = options(
     source_option,
-    click.option("--backend", default="auto", show_default=True, help="cpu, cuda, numpy, or a plugin's."),
+    click.option("--backend", default="auto", show_default=True, help="cpu, numpy, or a plugin's; auto: the fastest."),
     click.option("--kv-dtype", default="auto", show_default=True, help="What the ring holds: f16 or f32."),
     click.option("--quantize", metavar="FORMAT", help="Quantise weights at load."),
     click.option("--threads", type=int, help="Threads of the backend.  [default: its choice]"),
@@ -145,7 +145,12 @@ def generate(
     **loading: Any,
 ) -> None:
     """Complete PROMPT, or standard input for "-"."""
+    from ringlet.core.checks import check_text
+    from ringlet.core.generation_options import GenerationOptions
+
     text = read_text_argument(prompt)
+    check_text(text)  # this and the options before a model is loaded, perhaps downloaded
+    GenerationOptions.checked(state.plugins, max_tokens, sampler, seed, stop, ignore_eos)
     pipe = open_pipeline(state, verbose=verbose, **loading)
     if as_json:
         print_json(pipe.generate(text, max_tokens, sampler, seed, stop, ignore_eos).to_dict())

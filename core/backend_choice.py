@@ -5,41 +5,51 @@ from __future__ import annotations
 from ringlet.core.backend import Backend
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import PluginError, RingletError, fault_text
-from ringlet.core.plugin_manager import PluginManager
+from ringlet.core.plugin_manager import PluginManager, Registered
 from ringlet.core.weights import ModelWeights
 
-FASTEST_FIRST = ("cuda", "cpu", "numpy")
+
+def backend_candidates(name: str, plugins: PluginManager) -> list[Registered]:
+    """The backend of that name; for "auto" those with a rank, the highest first.
+
+    Raises RingletError for an unknown name.
+    """
+    if name != "auto":
+        return [plugins.find("backend", name)]
+    ranked = [registered for registered in plugins.registry("backend").values() if registered.cls.rank > 0]
+    if not ranked:
+        raise PluginError("backend auto: no backend has a rank; name one with --backend")
+    return sorted(ranked, key=lambda registered: -registered.cls.rank)
 
 
 def make_backend(
-    name: str, plugins: PluginManager, config: ModelConfig, weights: ModelWeights, threads: int | None
+    candidates: list[Registered],
+    plugins: PluginManager,
+    config: ModelConfig,
+    weights: ModelWeights,
+    threads: int | None,
 ) -> Backend:
-    """A backend for the model. "auto": the first of cuda, cpu and numpy that is registered and can be made.
+    """The first candidate that can be made; those before it are reported.
 
-    Raises RingletError for an unknown name, PluginError where the backend named cannot be made.
+    The fault of the last one is raised: RingletError as it is, anything else as PluginError if a plugin raises it.
     """
-    if name != "auto":
-        return construct(name, plugins, config, weights, threads)
-    registered = plugins.registry("backend")
-    usable = [candidate for candidate in FASTEST_FIRST if candidate in registered]
-    for candidate in usable[:-1]:
+    for candidate in candidates[:-1]:
         try:
-            return construct(candidate, plugins, config, weights, threads)
-        except RingletError as error:
-            plugins.report(f"backend {candidate} is left out: {error}")
-    if not usable:
-        raise PluginError(f"backend auto: none of {', '.join(FASTEST_FIRST)} is there")
-    return construct(usable[-1], plugins, config, weights, threads)
-
-
-def construct(
-    name: str, plugins: PluginManager, config: ModelConfig, weights: ModelWeights, threads: int | None
-) -> Backend:
-    """One instance of the backend of that name."""
-    registered = plugins.find("backend", name)
+            return construct(candidate, config, weights, threads)
+        except Exception as error:
+            plugins.report(f"backend {candidate.label} is left out: {fault_text(error)}")
+    last = candidates[-1]
     try:
-        return registered.cls(config, weights, threads)
+        return construct(last, config, weights, threads)
     except RingletError:
         raise
     except Exception as error:
-        raise PluginError(f"backend {name} ({registered.origin}): constructor: {fault_text(error)}") from error
+        if last.is_built_in:
+            raise
+        raise PluginError(f"backend {last.label}: constructor: {fault_text(error)}") from error
+
+
+def construct(registered: Registered, config: ModelConfig, weights: ModelWeights, threads: int | None) -> Backend:
+    made: Backend = registered.cls(config, weights, threads)
+    made.origin = None if registered.is_built_in else registered.origin
+    return made

@@ -22,6 +22,23 @@ def check_count(name: str, value: Any, minimum: int = 0) -> None:
         raise RingletError(f"{name} is {value!r}: a whole number from {minimum} to {LARGEST_COUNT - 1} is needed")
 
 
+def check_ring_options(context: Any, sinks: Any, overflow: Any, chunk: Any) -> None:
+    """What can be said of them before the model is known. context: None for the usual one."""
+    if context is not None:
+        check_count("context", context, minimum=1)
+    check_count("sinks", sinks)
+    check_count("chunk", chunk, minimum=1)
+    if overflow not in ("stop", "slide"):
+        raise RingletError(f'overflow is {overflow!r}: "stop" or "slide" is needed')
+    if context is not None and sinks >= context:
+        raise RingletError(f"sinks is {sinks}: from 0 to context - 1 ({context - 1}) are possible")
+
+
+def check_text(prompt: str) -> None:
+    if not prompt:
+        raise RingletError("the prompt is empty: give at least one character")
+
+
 def is_list_of_prompts(prompt: Any) -> bool:
     """Whether it is a list of texts or of lists of ids, not one text or one list of ids."""
     if isinstance(prompt, str):

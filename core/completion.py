@@ -59,7 +59,7 @@ class Completion:
     text: str
     token_ids: list[int]
     finish_reason: FinishReason
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage
     timings: dict[str, float] = field(default_factory=dict, compare=False)
 
     @classmethod

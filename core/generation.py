@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.backend import Backend
-from ringlet.core.batch import Batch
 from ringlet.core.completion import Chunk, Usage
-from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.ring_cache import RingCache, RingLayout
-from ringlet.core.sampling import check_logits
 from ringlet.core.sequence import Request, Sequence
+from ringlet.core.step import run_step
 
 LARGEST_CROWD = 32  # sequences that are in the works at once; others wait for a ring
 CHUNKS_A_STEP = 4  # tokens in one step at most, in chunks
@@ -29,6 +27,29 @@ class PromptState:
     ring: RingCache
     computed: int = 0
     logits: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Completions of one request that run together: the prompt is computed for the first, the others copy its ring.
+
+    completions: which of the request's. index: the place of the request's first among all of a generation.
+    """
+
+    request: Request
+    completions: range
+    index: int
+
+    @classmethod
+    def all_of(cls, requests: SequenceOf[Request]) -> list[Group]:
+        """Every completion in a group that may run at once."""
+        groups, index = [], 0
+        for request in requests:
+            n = request.options.n
+            for start in range(0, n, LARGEST_CROWD):
+                groups.append(cls(request, range(start, min(start + LARGEST_CROWD, n)), index))
+            index += n
+        return groups
 
 
 class Generation:
@@ -50,10 +71,9 @@ class Generation:
     ) -> None:
         self._backend, self._tokenizer, self._layout, self._kv_dtype = backend, tokenizer, layout, kv_dtype
         self._removed_ids, self._first = removed_ids, first
-        indices = np.cumsum([0, *(request.n for request in requests)])
-        self._waiting = deque(zip(requests, (int(i) for i in indices), strict=False))
+        self._waiting = deque(Group.all_of(requests))
         self._running: list[Sequence] = []
-        self._prompts: dict[int, PromptState] = {}  # being computed, by index of the request's first completion
+        self._prompts: dict[Sequence, tuple[Group, PromptState]] = {}  # being computed, by the group's first sequence
         self._free_rings: list[RingCache] = []
 
     def run(self) -> Iterator[tuple[int, Chunk]]:
@@ -67,22 +87,28 @@ class Generation:
                 yield from self._collect(sequence, row)
 
     def _admit(self) -> Iterator[tuple[int, Chunk]]:
-        """Start waiting requests while there is room for all their completions."""
-        while self._waiting:
-            request, index = self._waiting[0]
-            if self._running and len(self._running) + request.n > LARGEST_CROWD:
-                return
-            self._waiting.popleft()
-            if request.max_tokens == 0 or self._is_full(request):
-                for completion in range(request.n):
-                    yield index + completion, nothing_drawn(request)
+        """Start waiting groups while there is room for all their completions."""
+        while self._waiting and self._crowd() + len(self._waiting[0].completions) <= LARGEST_CROWD:
+            group = self._waiting.popleft()
+            request = group.request
+            if request.options.max_tokens == 0 or self._is_full(request):
+                for completion in group.completions:
+                    yield group.index + completion, nothing_drawn(request)
                 continue
-            state = self._first if index == 0 and self._first is not None else PromptState(self._ring())
-            sequence = Sequence(request, 0, index, state.ring, request.prompt_ids[state.computed :], self._tokenizer)
+            is_first = self._first is not None and group.index + group.completions.start == 0
+            state = self._first if is_first and self._first is not None else PromptState(self._ring())
+            sequence = self._sequence(group, group.completions.start, state.ring, request.prompt_ids[state.computed :])
+            self._prompts[sequence] = group, state
             self._running.append(sequence)
-            self._prompts[index] = state
             if state.logits is not None:
                 yield from self._collect(sequence, state.logits)
+
+    def _crowd(self) -> int:
+        """Sequences in the works, those included that wait for the prompt of their group."""
+        return len(self._running) + sum(len(group.completions) - 1 for group, _ in self._prompts.values())
+
+    def _sequence(self, group: Group, completion: int, ring: RingCache, pending: SequenceOf[int]) -> Sequence:
+        return Sequence(group.request, completion, group.index + completion, ring, pending, self._tokenizer)
 
     def _schedule(self) -> list[tuple[Sequence, list[int], str]]:
         """Which ids each sequence contributes to the next step, and whether it draws after them.
@@ -100,13 +126,12 @@ class Generation:
         return parts
 
     def _collect(self, sequence: Sequence, logits: np.ndarray) -> Iterator[tuple[int, Chunk]]:
-        """Draw for a sequence; where its prompt has just been finished, for its siblings too."""
-        check_logits(logits)
+        """Draw for a sequence; where the prompt of its group has just been finished, for the others too."""
         drawing = [sequence]
-        state = self._prompts.pop(sequence.index, None)
-        if state is not None:
+        if sequence in self._prompts:
+            group, state = self._prompts.pop(sequence)
             state.logits = logits.copy()
-            drawing += self._siblings(sequence)
+            drawing += self._siblings(sequence, group)
         if len(self._removed_ids):
             logits = logits.copy()
             logits[self._removed_ids] = -np.inf
@@ -116,12 +141,11 @@ class Generation:
                 self._retire(drawer)
             yield drawer.index, chunk
 
-    def _siblings(self, first: Sequence) -> list[Sequence]:
-        """The request's other completions: the prompt is computed, each gets a copy of the ring."""
+    def _siblings(self, first: Sequence, group: Group) -> list[Sequence]:
+        """The group's other completions: the prompt is computed, each gets a copy of the ring."""
         siblings = []
-        for completion in range(1, first.request.n):
-            index = first.index + completion
-            sibling = Sequence(first.request, completion, index, first.ring.fork(), [], self._tokenizer)
+        for completion in group.completions[1:]:
+            sibling = self._sequence(group, completion, self._copy(first.ring), [])
             sibling.began = first.began
             siblings.append(sibling)
         self._running += siblings
@@ -140,6 +164,9 @@ class Generation:
         ring.rewind(0)
         return ring
 
+    def _copy(self, ring: RingCache) -> RingCache:
+        return ring.fork(into=self._free_rings.pop() if self._free_rings else None)
+
     def _is_full(self, request: Request) -> bool:
         """The prompt alone fills the context; it is never longer."""
         return self._layout.overflow == "stop" and len(request.prompt_ids) >= self._layout.context
@@ -148,25 +175,3 @@ class Generation:
 def nothing_drawn(request: Request) -> Chunk:
     """The only chunk of a completion without tokens."""
     return Chunk("", [], "length", Usage.of(len(request.prompt_ids), 0), {"prompt": 0.0, "generate": 0.0})
-
-
-def run_step(backend: Backend, parts: SequenceOf[tuple[RingCache, SequenceOf[int], str]]) -> np.ndarray:
-    """The wanted logits of one step, float32 (wanted, d_vocab); see `Batch.of`. No parts, no logits.
-
-    Raises PluginError, naming the backend, for whatever it raises and for logits of a wrong shape or dtype.
-    """
-    d_vocab = backend.config.d_vocab
-    if not parts:
-        return np.empty((0, d_vocab), np.float32)
-    batch = Batch.of(parts)
-    try:
-        logits = backend.step(batch)
-    except RingletError:
-        raise
-    except Exception as error:
-        raise PluginError(f"backend {backend.name}: forward: {fault_text(error)}") from error
-    expected = (int(batch.wants_logits.sum()), d_vocab)
-    if not isinstance(logits, np.ndarray) or logits.shape != expected or logits.dtype != np.float32:
-        found = f"{logits.dtype} {logits.shape}" if isinstance(logits, np.ndarray) else type(logits).__name__
-        raise PluginError(f"backend {backend.name}: forward: returned {found}, not float32 {expected}")
-    return logits

@@ -7,23 +7,29 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from ringlet.core.backend import Backend
-from ringlet.core.backend_choice import make_backend
-from ringlet.core.checks import check_count, checked_ids, checked_stops, is_list_of_prompts, one_or_more
+from ringlet.core.backend_choice import backend_candidates, make_backend
+from ringlet.core.checks import (
+    check_count,
+    check_ring_options,
+    check_text,
+    checked_ids,
+    is_list_of_prompts,
+    one_or_more,
+)
 from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
 from ringlet.core.errors import RingletError
 from ringlet.core.generation import Generation, PromptState
+from ringlet.core.generation_options import GenerationOptions
 from ringlet.core.idle_ring import IdleRing
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.ring_cache import KV_DTYPES, RingCache, RingLayout
-from ringlet.core.sampler_spec import parse_sampler_spec
-from ringlet.core.sampling import SamplerChain, check_seed, check_steps
 from ringlet.core.sequence import Request
 from ringlet.core.step import run_step
 
@@ -33,7 +39,8 @@ if TYPE_CHECKING:
 USUAL_CONTEXT = 4096
 USUAL_CHUNK = 256
 
-Prompt = str | Sequence[int]
+Prompt = str | Sequence[int] | np.ndarray
+Prompts = list[str] | list[list[int]] | list[Prompt] | tuple[Prompt, ...]
 
 
 class Pipeline:
@@ -77,7 +84,7 @@ class Pipeline:
 
         source: None for the embedded model, a GGUF file, a directory with config.json, or "org/name" or
             "org/name:file.gguf" of the Hub.
-        backend: "auto", "cpu", "cuda", "numpy", or a plugin's.
+        backend: "auto", "cpu", "numpy", or a plugin's.
         context: tokens of prompt and completion together at most; None: the smaller of 4096 and the model's own.
         sinks, overflow: with overflow "slide" a full ring overwrites its oldest token, the first `sinks` ones apart;
             with "stop" the generation ends.
@@ -87,7 +94,8 @@ class Pipeline:
         ignore_config_keys: configuration keys to treat as not there.
         chunk: tokens of a prompt that are computed at once.
 
-        Raises RingletError, in one line, for whatever the user can mend.
+        Raises RingletError, in one line, for whatever the user can mend; what does not depend on the model is checked
+        before it is loaded.
         """
         began = perf_counter()
         if quantize is not None:
@@ -96,13 +104,15 @@ class Pipeline:
             check_count("threads", threads, minimum=1)
         if kv_dtype not in ("auto", *KV_DTYPES):
             raise RingletError(f"kv_dtype is {kv_dtype!r}: choose from auto, {', '.join(KV_DTYPES)}")
+        check_ring_options(context, sinks, overflow, chunk)
+        loaded_plugins = load_plugins(one_or_more(plugins))
+        candidates = backend_candidates(backend, loaded_plugins)
         from ringlet.core.model import load_model
 
-        loaded_plugins = load_plugins(one_or_more(plugins))
         architectures = [registered.cls for registered in loaded_plugins.registry("architecture").values()]
         model = load_model(source, architectures, mmap=mmap, ignore_config_keys=ignore_config_keys)
         layout = ring_layout(model.config, context, sinks, overflow, chunk)
-        made = make_backend(backend, loaded_plugins, model.config, model.weights, threads)
+        made = make_backend(candidates, loaded_plugins, model.config, model.weights, threads)
         dtype = made.kv_dtype if kv_dtype == "auto" else kv_dtype
         return cls(model, made, layout, dtype, loaded_plugins, perf_counter() - began)
 
@@ -122,16 +132,50 @@ class Pipeline:
         parts = [prompt[at : at + chunk] for at in range(0, len(prompt), chunk)]
         return np.concatenate([run_step(self.backend, [(ring, part, "all")]) for part in parts])
 
+    @overload
     def generate(
         self,
-        prompt: Prompt | Sequence[Prompt],
+        prompt: Prompt,
+        max_tokens: int = ...,
+        sampler: str = ...,
+        seed: int | None = ...,
+        stop: str | Iterable[str] = ...,
+        ignore_eos: bool = ...,
+        n: Literal[1] = ...,
+    ) -> Completion: ...
+    @overload
+    def generate(
+        self,
+        prompt: Prompts,
+        max_tokens: int = ...,
+        sampler: str = ...,
+        seed: int | None = ...,
+        stop: str | Iterable[str] = ...,
+        ignore_eos: bool = ...,
+        n: int = ...,
+    ) -> list[Completion]: ...
+    @overload
+    def generate(
+        self,
+        prompt: Prompt | Prompts,
+        max_tokens: int = ...,
+        sampler: str = ...,
+        seed: int | None = ...,
+        stop: str | Iterable[str] = ...,
+        ignore_eos: bool = ...,
+        *,
+        n: int,
+    ) -> Completion | list[Completion]: ...
+    def generate(
+        self,
+        prompt: Prompt | Prompts,
         max_tokens: int = MAX_TOKENS,
         sampler: str = DEFAULT_SAMPLER,
         seed: int | None = None,
         stop: str | Iterable[str] = (),
         ignore_eos: bool = False,
         n: int = 1,
-    ) -> Any:
+    ) -> Completion | list[Completion]:
         """Complete a prompt: a text or token ids, or a list of either, which are then computed together.
 
         max_tokens: tokens to draw at most. sampler: see `SamplerChain`. seed: the same seed, prompt, backend and steps
@@ -142,8 +186,9 @@ class Pipeline:
         """
         several = is_list_of_prompts(prompt)
         prompts = list(prompt) if several else [prompt]
-        requests = self._requests(prompts, max_tokens, sampler, seed, stop, ignore_eos, n)
-        chunks: list[list[Chunk]] = [[] for request in requests for _ in range(request.n)]
+        options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, stop, ignore_eos, n)
+        requests = [Request(self._prompt_ids(prompt), options) for prompt in prompts]
+        chunks: list[list[Chunk]] = [[] for request in requests for _ in range(options.n)]
         for index, chunk in self._run(requests):
             chunks[index].append(chunk)
         completions = [Completion.of_chunks(parts) for parts in chunks]
@@ -164,35 +209,13 @@ class Pipeline:
         """
         if is_list_of_prompts(prompt):
             raise RingletError("stream takes one prompt: use generate for a list")
-        requests = self._requests([prompt], max_tokens, sampler, seed, stop, ignore_eos, 1)
-        return self._chunks_of(requests)
+        options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, stop, ignore_eos)
+        return self._chunks_of(Request(self._prompt_ids(prompt), options))
 
-    def _chunks_of(self, requests: list[Request]) -> Generator[Chunk, None, None]:
-        with closing(self._run(requests)) as run:
+    def _chunks_of(self, request: Request) -> Generator[Chunk, None, None]:
+        with closing(self._run([request])) as run:
             for _, chunk in run:
                 yield chunk
-
-    def _requests(
-        self,
-        prompts: Sequence[Any],
-        max_tokens: int,
-        sampler: str,
-        seed: int | None,
-        stop: str | Iterable[str],
-        ignore_eos: bool,
-        n: int,
-    ) -> list[Request]:
-        """One checked request for each prompt."""
-        check_count("max_tokens", max_tokens)
-        check_count("n", n, minimum=1)
-        check_seed(seed)
-        steps = check_steps(parse_sampler_spec(sampler, self.plugins))
-        SamplerChain.of_steps(steps, np.random.SeedSequence(0), self.tokenizer)  # fails now, not at the first token
-        stops = checked_stops(stop)
-        return [
-            Request(self._prompt_ids(prompt), int(max_tokens), steps, seed, stops, bool(ignore_eos), int(n))
-            for prompt in prompts
-        ]
 
     def _run(self, requests: list[Request]) -> Generator[tuple[int, Chunk], None, None]:
         """All requests together; a lone one may begin with what the last one left in its ring."""
@@ -221,8 +244,7 @@ class Pipeline:
     def _prompt_ids(self, prompt: Any) -> list[int]:
         if not isinstance(prompt, str):
             return self._checked_ids(prompt)
-        if not prompt:
-            raise RingletError("the prompt is empty: give at least one character")
+        check_text(prompt)
         return self._checked_ids(self.tokenizer.encode(prompt))
 
     def _checked_ids(self, ids: Any) -> list[int]:
@@ -244,9 +266,7 @@ def ring_layout(
     config: ModelConfig, context: int | None, sinks: int, overflow: str, chunk: int = USUAL_CHUNK
 ) -> RingLayout:
     """The layout for a context, or for the usual one. Raises RingletError for what cannot be."""
+    check_ring_options(context, sinks, overflow, chunk)
     if context is None:
         context = min(USUAL_CONTEXT, config.context_length)
-    check_count("context", context, minimum=1)
-    check_count("sinks", sinks)
-    check_count("chunk", chunk, minimum=1)
     return RingLayout.of(config, context, sinks, overflow, min(chunk, context))

@@ -46,11 +46,20 @@ PLUGINS_VARIABLE = "RINGLET_PLUGINS"
 class Registered:
     """One registered class and where it came from: "built-in", a package, or a file."""
 
-    cls: type
+    cls: Any
     kind: str
     name: str
     origin: str
     version: str | None
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.origin == BUILT_IN
+
+    @property
+    def label(self) -> str:
+        """For messages: the name, and the plugin it comes from."""
+        return self.name if self.is_built_in else f"{self.name} ({self.origin})"
 
 
 @dataclass(frozen=True)

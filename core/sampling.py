@@ -17,7 +17,7 @@ says what it would draw from. Each sequence has samplers of its own, so they may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from ringlet.core.checks import is_whole
 from ringlet.core.errors import PluginError, RingletError, fault_text
-from ringlet.core.plugin_manager import BUILT_IN, load_plugins
+from ringlet.core.plugin_manager import PluginManager, Registered, load_plugins
 from ringlet.core.registration import defines
 from ringlet.core.sampler_spec import SamplerStep, parse_sampler_spec
 
@@ -56,27 +56,24 @@ class SamplerChain:
     The generator is NumPy's PCG64 seeded with `seed` (fresh entropy for None). A chain without a picker draws with one
     uniform number from the softmax of what is left; the empty chain "" draws from the softmax of the raw logits.
 
-    plugins: files with more samplers. Raises RingletError for a chain that cannot be.
+    spec: its text, or the steps that `parse_chain` made of it. plugins: files with more samplers.
+    Raises RingletError for a chain that cannot be.
     """
 
     def __init__(
-        self, spec: str, seed: int | None = None, tokenizer: Any = None, plugins: Iterable[str | Path] = ()
+        self,
+        spec: str | tuple[SamplerStep, ...],
+        seed: int | np.random.SeedSequence | None = None,
+        tokenizer: Any = None,
+        plugins: Iterable[str | Path] = (),
     ) -> None:
-        check_seed(seed)
-        self._start(parse_chain(spec, plugins), np.random.SeedSequence(seed), tokenizer)
-
-    @classmethod
-    def of_steps(cls, steps: Sequence[SamplerStep], seed: np.random.SeedSequence, tokenizer: Any) -> SamplerChain:
-        """A chain of fresh samplers from a text parsed before by `parse_chain`."""
-        chain = cls.__new__(cls)
-        chain._start(steps, seed, tokenizer)
-        return chain
-
-    def _start(self, steps: Sequence[SamplerStep], seed: np.random.SeedSequence, tokenizer: Any) -> None:
+        if not isinstance(seed, np.random.SeedSequence):
+            check_seed(seed)
+        steps = spec if isinstance(spec, tuple) else parse_chain(spec, load_plugins(plugins))
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._tokenizer = tokenizer
         self._prompt_length: int | None = None
-        self._samplers = [(_label(step), _make(step)) for step in steps]
+        self._samplers = [(step.sampler, _make(step)) for step in steps]
 
     def process(self, logits: ArrayLike, token_ids: ArrayLike = ()) -> np.ndarray:
         """float32 (d_vocab,): what the chain would draw from; removed tokens are −inf.
@@ -85,18 +82,18 @@ class SamplerChain:
         with the first call counts as the prompt. Samplers that keep state take this for a step.
         """
         context, values = self._context(logits, token_ids)
-        for name, sampler in self._samplers:
+        for registered, sampler in self._samplers:
             if defines(type(sampler), "__call__"):
-                values = _call(name, sampler, values, context)
+                values = _call(registered, sampler, values, context)
         return values
 
     def sample(self, logits: ArrayLike, token_ids: ArrayLike = ()) -> int:
         """The next token's id. Arguments as for `process`. Raises PluginError, naming the sampler that failed."""
         context, values = self._context(logits, token_ids)
-        for name, sampler in self._samplers:
+        for registered, sampler in self._samplers:
             if defines(type(sampler), "pick"):
-                return _pick(name, sampler, values, context)
-            values = _call(name, sampler, values, context)
+                return _pick(registered, sampler, values, context)
+            values = _call(registered, sampler, values, context)
         return draw(values, self._rng)
 
     def _context(self, logits: ArrayLike, token_ids: ArrayLike) -> tuple[SamplerContext, np.ndarray]:
@@ -112,12 +109,9 @@ class SamplerChain:
         return SamplerContext(ids, self._prompt_length, step, len(values), self._rng, self._tokenizer), values
 
 
-def parse_chain(spec: str, plugins: Iterable[str | Path] = ()) -> tuple[SamplerStep, ...]:
-    """The steps of a chain, checked as a whole: each sampler can be made, and a picker stands last."""
-    return check_steps(parse_sampler_spec(spec, load_plugins(plugins)))
-
-
-def check_steps(steps: tuple[SamplerStep, ...]) -> tuple[SamplerStep, ...]:
+def parse_chain(spec: str, plugins: PluginManager) -> tuple[SamplerStep, ...]:
+    """The steps of a chain. Raises RingletError for a text that is none, and for a picker that does not stand last."""
+    steps = parse_sampler_spec(spec, plugins)
     for step in steps[:-1]:
         if defines(step.sampler.cls, "pick"):
             raise RingletError(f"sampler {step.sampler.name} draws the token itself: put it last in the chain")
@@ -147,58 +141,57 @@ def draw(logits: np.ndarray, rng: np.random.Generator) -> int:
     return int(ids[min(int(at), len(ids) - 1)])
 
 
-def _label(step: SamplerStep) -> str:
-    """The sampler's name, and the plugin it comes from."""
-    sampler = step.sampler
-    return sampler.name if sampler.origin == BUILT_IN else f"{sampler.name} ({sampler.origin})"
-
-
 def _make(step: SamplerStep) -> Any:
-    return _guarded(_label(step), "constructor", lambda: step.sampler.cls(**step.arguments))
+    return _guarded(step.sampler, "constructor", lambda: step.sampler.cls(**step.arguments))
 
 
-def _call(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) -> np.ndarray:
+def _call(registered: Registered, sampler: Any, logits: np.ndarray, context: SamplerContext) -> np.ndarray:
     """The sampler's logits, checked."""
-    returned = _guarded(name, "__call__", lambda: sampler(logits, context))
+    returned = _guarded(registered, "__call__", lambda: sampler(logits, context))
     if not isinstance(returned, np.ndarray):
-        raise _fault(name, "__call__", f"returned {type(returned).__name__}, not an array of logits")
+        raise _fault(registered, "__call__", f"returned {type(returned).__name__}, not an array of logits")
     if returned.shape != (context.d_vocab,):
-        raise _fault(name, "__call__", f"returned the shape {returned.shape}, not ({context.d_vocab},)")
+        raise _fault(registered, "__call__", f"returned the shape {returned.shape}, not ({context.d_vocab},)")
     if not np.issubdtype(returned.dtype, np.floating):
-        raise _fault(name, "__call__", f"returned {returned.dtype}, not float32")
+        raise _fault(registered, "__call__", f"returned {returned.dtype}, not float32")
     with np.errstate(over="ignore"):  # what is too large for float32 is refused below
         returned = returned.astype(np.float32, copy=False)
     largest = returned.max()
     if np.isnan(largest) or largest == np.inf:
-        raise _fault(name, "__call__", f"returned {'NaN' if np.isnan(largest) else '+inf'}")
+        raise _fault(registered, "__call__", f"returned {'NaN' if np.isnan(largest) else '+inf'}")
     if largest == -np.inf:
-        raise _fault(name, "__call__", "removed every token")
+        raise _fault(registered, "__call__", "removed every token")
     return returned
 
 
-def _pick(name: str, sampler: Any, logits: np.ndarray, context: SamplerContext) -> int:
+def _pick(registered: Registered, sampler: Any, logits: np.ndarray, context: SamplerContext) -> int:
     """The picker's token, checked against what it was lent."""
     left = logits > -np.inf
-    picked = _guarded(name, "pick", lambda: sampler.pick(logits, context))
+    picked = _guarded(registered, "pick", lambda: sampler.pick(logits, context))
     if not is_whole(picked):
-        raise _fault(name, "pick", f"returned {type(picked).__name__}, not a token id")
+        raise _fault(registered, "pick", f"returned {type(picked).__name__}, not a token id")
     if not 0 <= picked < context.d_vocab:
-        raise _fault(name, "pick", f"returned {picked}, which is outside the vocabulary of {context.d_vocab}")
+        raise _fault(registered, "pick", f"returned {picked}, which is outside the vocabulary of {context.d_vocab}")
     if not left[picked]:
-        raise _fault(name, "pick", f"returned {picked}, a token that was removed before")
+        raise _fault(registered, "pick", f"returned {picked}, a token that was removed before")
     return int(picked)
 
 
-def _guarded(name: str, where: str, call: Callable[[], Any]) -> Any:
-    """What the plugin's code returns; what it raises names the sampler. NumPy's warnings would repeat our checks."""
+def _guarded(registered: Registered, where: str, call: Callable[[], Any]) -> Any:
+    """What a sampler's code returns; what it raises names it, but that a built-in's bug stays what it is.
+
+    NumPy's warnings would repeat our checks.
+    """
     try:
         with np.errstate(all="ignore"):
             return call()
     except RingletError as error:
-        raise type(error)(f"sampler {name}: {error}") from error
+        raise type(error)(f"sampler {registered.label}: {error}") from error
     except (Exception, SystemExit) as error:
-        raise _fault(name, where, fault_text(error)) from error
+        if registered.is_built_in:
+            raise
+        raise _fault(registered, where, fault_text(error)) from error
 
 
-def _fault(name: str, where: str, text: str) -> PluginError:
-    return PluginError(f"sampler {name}: {where}: {text}")
+def _fault(registered: Registered, where: str, text: str) -> PluginError:
+    return PluginError(f"sampler {registered.label}: {where}: {text}")

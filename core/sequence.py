@@ -10,32 +10,18 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.completion import Chunk, FinishReason, Usage
+from ringlet.core.generation_options import GenerationOptions
 from ringlet.core.ring_cache import RingCache
-from ringlet.core.sampler_spec import SamplerStep
 from ringlet.core.sampling import SamplerChain
 from ringlet.core.stop_strings import StopStrings
 
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt and what is wanted of it; checked before.
-
-    n: how many completions. sampler: a chain as `sampling.parse_chain` gives it. seed: None for fresh entropy.
-    """
+    """A prompt and what is wanted of it; checked before."""
 
     prompt_ids: list[int]
-    max_tokens: int
-    sampler: tuple[SamplerStep, ...]
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    ignore_eos: bool = False
-    n: int = 1
-
-    def seed_sequence(self, completion: int) -> np.random.SeedSequence:
-        """The first completion has the plain seed, as if it were the only one; others have independent ones."""
-        if completion == 0 or self.seed is None:
-            return np.random.SeedSequence(self.seed)
-        return np.random.SeedSequence(self.seed, spawn_key=(completion,))
+    options: GenerationOptions
 
 
 class Sequence:
@@ -53,9 +39,10 @@ class Sequence:
         self.finish_reason: FinishReason | None = None
         self.began = self._prompt_done = perf_counter()
         self._tokenizer = tokenizer
-        self._chain = SamplerChain.of_steps(request.sampler, request.seed_sequence(completion), tokenizer)
+        options = self._options = request.options
+        self._chain = SamplerChain(options.sampler, options.seed_sequence(completion), tokenizer)
         self._decoder = tokenizer.stream_decoder()
-        self._stops = StopStrings(request.stop)
+        self._stops = StopStrings(options.stop)
         self._prompt_length = len(request.prompt_ids)
         self._n_ids = self._prompt_length
         self._ids = np.array(request.prompt_ids, np.int32)
@@ -73,7 +60,7 @@ class Sequence:
         self.pending = [token_id]
         ended = token_id in self._tokenizer.eos_ids
         text = "" if ended else self._stops.push(self._decoder.push(token_id))  # ended: special or not, it is no text
-        self.finish_reason = self._finish_reason(ended and not self.request.ignore_eos)
+        self.finish_reason = self._finish_reason(ended and not self._options.ignore_eos)
         if self.finish_reason is None:
             return Chunk(text, [token_id])
         return self._last_chunk(text, [token_id])
@@ -83,7 +70,7 @@ class Sequence:
         full = layout.overflow == "stop" and self._n_ids >= layout.context
         if ended or self._stops.found:
             return "stop"
-        return "length" if full or self.n_drawn >= self.request.max_tokens else None
+        return "length" if full or self.n_drawn >= self._options.max_tokens else None
 
     def _last_chunk(self, text: str, token_ids: list[int]) -> Chunk:
         text += self._stops.push(self._decoder.flush()) + self._stops.flush()

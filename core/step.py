@@ -16,7 +16,8 @@ def run_step(backend: Backend, parts: Sequence[tuple[RingCache, Sequence[int], s
     """The wanted logits of one step, float32 (wanted, d_vocab); see `Batch.of` for the parts. No parts, no logits.
 
     The rings hold the new tokens once the logits are there and right; a step that fails leaves their tokens as they
-    were. Raises PluginError, naming the backend, for whatever a plugin's raises and for logits of a wrong shape or dtype.
+    were. Raises PluginError, naming the backend, for whatever a plugin's raises, and for logits of a wrong shape or
+    dtype.
     """
     d_vocab = backend.config.d_vocab
     if not parts:

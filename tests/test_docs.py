@@ -21,13 +21,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ringlet.cli import main
-from ringlet.core import architecture, backend_choice, hookspecs, plugin_manager
+from ringlet.core import architecture, hookspecs, plugin_manager
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
 from ringlet.core.layers import Layers
 from ringlet.core.plugin_listing import plugin_rows
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampling import SamplerContext
+from ringlet.plugins.backends.numpy import NumpyBackend
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
 PLUGINS, COMMANDS = "docs/plugins.md", "docs/commands.md"
@@ -80,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run a page in. The backend "auto" is numpy, which needs no compiling."""
     monkeypatch.delenv("RINGLET_PLUGINS", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(backend_choice, "FASTEST_FIRST", ("numpy",))
+    monkeypatch.setattr(NumpyBackend, "rank", 1000)
     return tmp_path
 
 

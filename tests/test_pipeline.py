@@ -203,6 +203,23 @@ def test_more_prompts_than_run_at_once():
     assert random_pipeline(chunk=1).generate(prompts[:9], **SEED) == completions[:9]
 
 
+@pytest.mark.parametrize(("n_prompts", "n"), [(1, 70), (8, 20), (3, 33)])
+def test_the_crowd_is_never_larger_than_it_may_be(n_prompts, n):
+    """Completions of a prompt count as much as prompts, also while the prompt is still being computed."""
+    prompts = [[i] * 20 for i in range(n_prompts)]
+    pipe = random_pipeline()
+    rings: set[int] = set()
+    made = pipe.backend.new_ring
+    pipe.backend.new_ring = lambda *arguments: rings.add(len(rings)) or made(*arguments)
+    options = {**SEED, "max_tokens": 3}
+    completions = pipe.generate(prompts, n=n, **options)
+    assert max(map(len, pipe.backend.steps)) <= 32
+    assert len(rings) <= 32
+    alone = [random_pipeline().generate(prompt, n=min(n, 32), **options) for prompt in prompts]
+    assert [completions[at * n : at * n + len(found)] for at, found in enumerate(alone)] == alone
+    assert len({tuple(completion.token_ids) for completion in completions}) > n_prompts * n // 2
+
+
 def test_several_completions_of_one_prompt_compute_it_once():
     pipe = random_pipeline()
     completions = pipe.generate("twenty tokens it has", n=4, **SEED)
@@ -399,9 +416,33 @@ def test_loading_options_that_cannot_be(options, message):
     assert "\n" not in str(raised.value)
 
 
+def test_options_are_checked_before_the_model_is_loaded(monkeypatch):
+    """A typo may not cost gigabytes."""
+
+    def loads(*arguments, **options):
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr("ringlet.core.model.load_model", loads)
+    for options in (
+        {"backend": "nmpy"},
+        {"context": 0},
+        {"sinks": -1},
+        {"context": 8, "sinks": 8},
+        {"overflow": "wrap"},
+        {"chunk": 0},
+        {"kv_dtype": "f64"},
+        {"kv_dtype": "f64", "backend": "numpy"},
+        {"threads": 0},
+        {"quantize": "q8_0"},
+    ):
+        with pytest.raises(RingletError):
+            Pipeline.from_pretrained("org/large", **options)
+
+
 class Faulty(Backend):
     name = "faulty"
     kv_dtype = "f32"
+    origin = "faulty.py"
     returned: object = None
 
     def forward(self, batch: Batch) -> np.ndarray:
@@ -413,8 +454,8 @@ class Faulty(Backend):
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (ZeroDivisionError("by\nzero"), "backend faulty: forward: ZeroDivisionError: by zero"),
-        (None, "backend faulty: forward: returned NoneType"),
+        (ZeroDivisionError("by\nzero"), r"^backend faulty \(faulty.py\): forward: ZeroDivisionError: by zero$"),
+        (None, r"^backend faulty \(faulty.py\): forward: returned NoneType"),
         (np.zeros((2, D_VOCAB), np.float32), r"returned float32 \(2, 262\), not float32 \(1, 262\)"),
         (np.zeros((1, D_VOCAB)), "returned float64"),
         (np.full((1, D_VOCAB), np.nan, np.float32), "the logits hold NaN"),
@@ -424,6 +465,13 @@ def test_a_backend_that_fails_is_named(returned, message):
     backend = Faulty(*random_model())
     backend.returned = returned
     with pytest.raises(RingletError, match=message):
+        pipeline_of(backend).generate("a")
+
+
+def test_a_bug_of_a_built_in_backend_is_no_mistake_of_the_user():
+    backend = Faulty(*random_model())
+    backend.origin, backend.returned = None, ZeroDivisionError("by zero")
+    with pytest.raises(ZeroDivisionError):
         pipeline_of(backend).generate("a")
 
 
@@ -482,4 +530,40 @@ def test_greedy_takes_the_largest_of_the_logits(poet):
 
 
 def test_auto_chooses_a_backend_that_works():
-    assert Pipeline.from_pretrained(None).backend.name in ("cuda", "cpu", "numpy")
+    assert Pipeline.from_pretrained(None).backend.name in ("cpu", "numpy")
+
+
+RANKED = """
+from ringlet import hookimpl
+from ringlet.plugins.backends.numpy import NumpyBackend
+
+class Ranked(NumpyBackend):
+    name = "ranked"
+    rank = {rank}
+    def __init__(self, config, weights, threads=None):
+        {first}
+        super().__init__(config, weights, threads)
+
+@hookimpl
+def register_backends(register):
+    register(Ranked)
+"""
+
+
+def test_auto_goes_by_rank_and_passes_over_what_does_not_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ringlet.plugins.backends.cpu.backend.CpuBackend.rank", 0)  # compiling takes long
+    path = tmp_path / "ranked.py"
+
+    def chosen(rank: int, first: str = "pass") -> str:
+        path.write_text(RANKED.format(rank=rank, first=first))
+        return Pipeline.from_pretrained(None, plugins=[path]).backend.label
+
+    assert chosen(11) == f"ranked ({path})"
+    assert chosen(9) == "numpy"
+    assert chosen(0) == "numpy"
+    assert capsys.readouterr().err == ""
+    assert chosen(12, "1 / 0") == "numpy"
+    line = f"backend ranked ({path}) is left out: ZeroDivisionError: division by zero"
+    assert capsys.readouterr().err == f"Warning: {line}\n"
+    with pytest.raises(PluginError, match="constructor: ZeroDivisionError"):
+        Pipeline.from_pretrained(None, backend="ranked", plugins=[path])

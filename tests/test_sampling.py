@@ -308,3 +308,14 @@ def test_a_picker_that_fails_is_named(token, message, plugin):
 def test_a_sampler_that_cannot_be_made(plugin):
     with pytest.raises(PluginError, match=r"^sampler unmakable \(.*\): constructor: OSError: no table"):
         SamplerChain("unmakable", plugins=[plugin])
+
+
+def test_a_bug_of_a_built_in_sampler_is_no_mistake_of_the_user(monkeypatch):
+    chain = SamplerChain("top_k=3")
+
+    def fails(*arguments):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ringlet.plugins.samplers.top_k.TopK.__call__", fails)
+    with pytest.raises(ZeroDivisionError):
+        chain.sample(LOGITS)

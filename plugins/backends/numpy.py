@@ -24,6 +24,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     kv_dtype = "f32"
+    rank = 10
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
         super().__init__(config, weights, threads)

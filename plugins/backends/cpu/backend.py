@@ -43,6 +43,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     kv_dtype = "f16"
+    rank = 20
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
         n_threads = usable_cores() if threads is None else threads
