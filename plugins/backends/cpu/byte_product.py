@@ -15,17 +15,10 @@ from ringlet.plugins.backends.cpu.byte_vectors import (
     columns_of_signed,
     columns_of_unsigned,
     dot,
-    load_f32_x4,
-    load_f32x8,
     load_i8s,
-    load_i8x32,
     load_u8s,
-    prefetch,
     repeat_four,
-    zeros_f32x4,
-    zeros_f32x8,
     zeros_i32s,
-    zeros_i32x8,
 )
 from ringlet.plugins.backends.cpu.byte_weights import ByteFormat
 from ringlet.plugins.backends.cpu.compiling import kernel
@@ -37,14 +30,12 @@ from ringlet.plugins.backends.cpu.simd import (
     fourth_lane,
     second_lane,
     splat,
-    sum_lanes,
     third_lane,
     to_f32,
 )
 from ringlet.plugins.backends.cpu.target import LANES
 
 ZERO = np.float32(0)
-ROWS = 4  # rows that a token meets at a time
 PANEL_TOKENS = 4  # tokens from which on panels pay
 TOKENS = 4  # tokens that a panel meets at a time
 
@@ -75,60 +66,11 @@ def multiplier(format: ByteFormat) -> Any:
 def _rows_kernel(format: ByteFormat) -> Any:
     """Rows of weights times one byte row."""
     row_sum = format.row_sum
-    if row_sum is None:
-        return _rows_of_runs_kernel(format)
 
     @kernel
     def rows(address, row_bytes, n_columns, start, stop, x, out):
         for r in range(start, stop):
             store_f32(out + 4 * r, row_sum(address + r * row_bytes, n_columns, x))
-
-    return rows
-
-
-def _rows_of_runs_kernel(format: ByteFormat) -> Any:
-    """The same for blocks of one run, ROWS rows at a time, whose sums do not wait for each other."""
-    q, spread, m_lane, m_factor = format.q, format.spread, format.m_lane, np.float32(format.m_factor)
-
-    @kernel
-    def add_run(row, run, bytes, x_scales, x_sum, total, minima):
-        d, m = spread(row, run)
-        products = to_f32(dot(zeros_i32x8(), q(row, run), bytes))
-        return fma(products, d * x_scales, total), fma(m, x_sum, minima)
-
-    @kernel
-    def whole(total, minima):
-        return sum_lanes(total) + m_factor * m_lane(minima)
-
-    @kernel
-    def rows(address, row_bytes, n_columns, start, stop, x, out):
-        runs, many = n_columns // RUN, start + (stop - start) // ROWS * ROWS
-        scales, sums = x + n_columns, x + n_columns + runs * SCALES_BYTES
-        ahead = ROWS * row_bytes // runs  # while a group of rows is read, the next is brought near
-        for r in range(start, many, ROWS):
-            a = address + r * row_bytes
-            b, c, d, after = a + row_bytes, a + 2 * row_bytes, a + 3 * row_bytes, a + 4 * row_bytes
-            total_a = total_b = total_c = total_d = zeros_f32x8()
-            minima_a = minima_b = minima_c = minima_d = zeros_f32x4()
-            for run in range(runs):
-                bytes, scale = load_i8x32(x + RUN * run), load_f32x8(scales + SCALES_BYTES * run)
-                sum = load_f32_x4(sums + SUM_BYTES * run)
-                prefetch(after + ahead * run)
-                total_a, minima_a = add_run(a, run, bytes, scale, sum, total_a, minima_a)
-                total_b, minima_b = add_run(b, run, bytes, scale, sum, total_b, minima_b)
-                total_c, minima_c = add_run(c, run, bytes, scale, sum, total_c, minima_c)
-                total_d, minima_d = add_run(d, run, bytes, scale, sum, total_d, minima_d)
-            store_f32(out + 4 * r, whole(total_a, minima_a))
-            store_f32(out + 4 * r + 4, whole(total_b, minima_b))
-            store_f32(out + 4 * r + 8, whole(total_c, minima_c))
-            store_f32(out + 4 * r + 12, whole(total_d, minima_d))
-        for r in range(many, stop):
-            total, minima = zeros_f32x8(), zeros_f32x4()
-            for run in range(runs):
-                bytes, scale = load_i8x32(x + RUN * run), load_f32x8(scales + SCALES_BYTES * run)
-                sum = load_f32_x4(sums + SUM_BYTES * run)
-                total, minima = add_run(address + r * row_bytes, run, bytes, scale, sum, total, minima)
-            store_f32(out + 4 * r, whole(total, minima))
 
     return rows
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ringlet.plugins.backends.cpu.memory import half_to_float, load_at, loader, store_at
@@ -211,21 +210,6 @@ def store_bytes(typingctx, address, vector):
         return context.get_dummy_value()
 
     return types.void(types.int64, vector), generate
-
-
-@intrinsic
-def prefetch(typingctx, address):
-    """Tell the CPU that the memory there is wanted soon; it need not be ours."""
-
-    def generate(context, builder, sig, args):
-        pointer = builder.inttoptr(args[0], ir.PointerType(I8))
-        read, near, data = I32(0), I32(3), I32(1)
-        function = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
-        code = cgutils.get_or_insert_function(builder.module, function, "llvm.prefetch.p0")
-        builder.call(code, [pointer, read, near, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
 
 
 @intrinsic

@@ -15,18 +15,25 @@ from ringlet.core.quantization import IQ4_VALUES
 from ringlet.plugins.backends.cpu.byte_vectors import (
     TAKES_WIDE_UNSIGNED,
     bits_x32,
+    dot,
     flip_top_bits,
     four,
     join,
+    load_f32_x4,
+    load_f32x8,
     load_half_x8,
     load_i8x32,
     load_two_halves,
     lower_half,
     spread_first,
+    zeros_f32x4,
+    zeros_f32x8,
+    zeros_i32x8,
 )
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import load_f16, load_u8x16, load_u32
-from ringlet.plugins.backends.cpu.simd import first_lane, second_lane, table_of_16
+from ringlet.plugins.backends.cpu.records import RUN, SCALES_BYTES, SUM_BYTES
+from ringlet.plugins.backends.cpu.simd import first_lane, fma, second_lane, sum_lanes, table_of_16, to_f32
 
 ZERO = np.float32(0)
 EIGHT_BITS_OFFSET = 128.0 if TAKES_WIDE_UNSIGNED else 0.0
@@ -38,18 +45,44 @@ class ByteFormat(NamedTuple):
     """How a block format gives its weights. `row` is the address of a row; a run is 32 weights.
 
     q(row, run): the run's bytes. scales(row, run): f32x4 of d and m of the run's first half, d and m of its second.
-    row_sum(row, n_columns, x), None for blocks of 32: the row times a byte row. spread(row, run), None for blocks of
-    256: (d in every lane of f32x8, f32x4 with what the minimum is m_factor times of in the lane `m_lane`).
+    row_sum(row, n_columns, x): the row times the byte row x.
     """
 
     q: Callable[..., Any]
     scales: Callable[..., Any]
+    row_sum: Callable[..., Any]
     has_halves: bool = False  # whether the two halves of a run have scales of their own
     is_unsigned: bool = True
-    spread: Any = None
-    m_lane: Any = None
-    m_factor: float = 1.0
-    row_sum: Any = None
+
+
+def sum_of_runs(q: Any, spread: Any, m_lane: Any, m_factor: float = 1.0) -> Any:
+    """The row_sum of blocks of one run. spread(row, run): d in every lane of f32x8, and f32x4 with what the minimum is
+    m_factor times of in the lane `m_lane`. The rows are read in order, as memory likes it best."""
+    factor = np.float32(m_factor)
+
+    @kernel
+    def add(row, run, x, scales, sums, total, minima):
+        d, m = spread(row, run)
+        products = to_f32(dot(zeros_i32x8(), q(row, run), load_i8x32(x + RUN * run)))
+        total = fma(products, d * load_f32x8(scales + SCALES_BYTES * run), total)
+        return total, fma(m, load_f32_x4(sums + SUM_BYTES * run), minima)
+
+    @kernel
+    def row_sum(row, n_columns, x):
+        runs, scales = n_columns // RUN, x + n_columns
+        sums, fours = scales + runs * SCALES_BYTES, runs // 4 * 4
+        a = b = c = d = zeros_f32x8()
+        m = n = zeros_f32x4()
+        for run in range(0, fours, 4):
+            a, m = add(row, run, x, scales, sums, a, m)
+            b, n = add(row, run + 1, x, scales, sums, b, n)
+            c, m = add(row, run + 2, x, scales, sums, c, m)
+            d, n = add(row, run + 3, x, scales, sums, d, n)
+        for run in range(fours, runs):
+            a, m = add(row, run, x, scales, sums, a, m)
+        return sum_lanes((a + b) + (c + d)) + factor * m_lane(m + n)
+
+    return row_sum
 
 
 @kernel
@@ -84,7 +117,7 @@ def with_offset(q: Any, block_bytes: int, offset: float, is_unsigned: bool = Tru
         d = load_half_x8(row + block_bytes * run)
         return d, lower_half(d)
 
-    return ByteFormat(q, scales, False, is_unsigned, spread, first_lane, -offset)
+    return ByteFormat(q, scales, sum_of_runs(q, spread, first_lane, -offset), is_unsigned=is_unsigned)
 
 
 def with_minimum(q: Any, block_bytes: int) -> ByteFormat:
@@ -100,7 +133,7 @@ def with_minimum(q: Any, block_bytes: int) -> ByteFormat:
         both = load_two_halves(row + block_bytes * run)
         return spread_first(both), both
 
-    return ByteFormat(q, scales, spread=spread, m_lane=second_lane)
+    return ByteFormat(q, scales, sum_of_runs(q, spread, second_lane))
 
 
 @kernel

@@ -60,7 +60,7 @@ def format_of_8(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_fact
             b = add(row, run + 7, spread_lane(d, 7), x, n_columns, b)
         return sum_lanes(a + b) + factor * sum_lanes(minima)
 
-    return ByteFormat(q, scales, row_sum=row_sum, **options)
+    return ByteFormat(q, scales, row_sum, **options)
 
 
 def format_of_16(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_factor: float = 1.0) -> Any:
@@ -91,7 +91,7 @@ def format_of_16(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_fac
             b = add(row, run + 7, spread_lanes(e, 3), x, n_columns, b)
         return sum_lanes(a + b) + factor * sum_lanes(minima)
 
-    return ByteFormat(q, scales, has_halves=True, row_sum=row_sum)
+    return ByteFormat(q, scales, row_sum, has_halves=True)
 
 
 @kernel
