@@ -17,8 +17,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ringlet.core.common_names import ACTIVATIONS
 from ringlet.core.config import ModelConfig
 from ringlet.core.config_reader import REQUIRED, ConfigReader
@@ -145,7 +143,8 @@ def read_config(
     complete_sizes(known, config, table, tensors)
     read_fields((*NUMBER_FIELDS, *FLAG_FIELDS, "activation"), table, config, known)
     known.setdefault("score_scale", known["d_k"] ** -0.5)
-    known["tied"] = is_tied(known.get("tied", True), table, tensors)
+    # A W_t of the file's own is the one to use, whatever the configuration says.
+    known["tied"] = known.get("tied", True) and find_tensor("W_t", None, table, tensors) is None
     biases = set(table.biases.split())
     for key, names in table.switched_biases.items():
         if config.flag(key, False):
@@ -213,14 +212,6 @@ def complete_sizes(
             )
     if known["n_layers"] > len(tensors):
         raise FormatError(f"{config.file}: {known['n_layers']} layers, but only {len(tensors)} tensors")
-
-
-def is_tied(said: bool, table: SourceTable, tensors: Mapping[str, StoredTensor]) -> bool:
-    """Whether W_t is the embedding; a file that holds another W_t of its own overrules the configuration."""
-    embedding, W_t = (find_tensor(name, None, table, tensors) for name in ("embedding", "W_t"))
-    if not said or W_t is None or embedding is None:
-        return said
-    return W_t.format == embedding.format and np.array_equal(W_t.data, embedding.data)
 
 
 def find_tensor(

@@ -5,6 +5,7 @@ Exit codes: 0 done; 2 the user's mistake, in one line; 1 anything else; 130 afte
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -57,7 +58,7 @@ class RootGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         with errors_become_exit_codes(lambda: f"{ctx.command_path} {ctx.invoked_subcommand}"):
-            replace_what_cannot_be_printed()
+            prepare_streams()
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
@@ -148,15 +149,22 @@ def errors_become_exit_codes(called: Callable[[], str | None]) -> Iterator[None]
         raise
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
-    except BrokenPipeError:
-        discard_output()
-        raise click.exceptions.Exit(0) from None
     except RingletError as error:
         print_traceback_if_wanted()
         raise UserError(str(error)) from error
     except Exception as error:
+        if is_closed_pipe(error):
+            discard_output()
+            raise click.exceptions.Exit(0) from None
         print_traceback_if_wanted()
         raise OneLineError(f"{fault_text(error)} (set {DEBUG_VARIABLE}=1 to see where)") from error
+
+
+def is_closed_pipe(error: Exception) -> bool:
+    """Whether the reader of standard output has gone; Windows calls that an invalid argument, of no file."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    return isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL and error.filename is None
 
 
 def usage_text(error: click.UsageError, called: str | None) -> str:
@@ -175,12 +183,12 @@ def print_traceback_if_wanted() -> None:
         traceback.print_exc()
 
 
-def replace_what_cannot_be_printed() -> None:
-    """A terminal that cannot show a character shows "?" in its place."""
+def prepare_streams() -> None:
+    """Files and pipes get UTF-8, whatever the locale; a terminal that cannot show a character shows "?" for it."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")
+            reconfigure(**({"errors": "replace"} if stream.isatty() else {"encoding": "utf-8"}))
 
 
 def discard_output() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +43,9 @@ def decode(data: bytes, name: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))
+    """Escaped where the terminal could not show every character."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    click.echo(json.dumps(value, ensure_ascii=codecs.lookup(encoding).name != "utf-8"))
 
 
 def print_lines(lines: Iterable[str]) -> None:

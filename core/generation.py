@@ -165,7 +165,11 @@ class Generation:
         return ring
 
     def _copy(self, ring: RingCache) -> RingCache:
-        return ring.fork(into=self._free_rings.pop() if self._free_rings else None)
+        if not self._free_rings:
+            return ring.fork()
+        copy = self._free_rings.pop()
+        copy.copy_from(ring)
+        return copy
 
     def _is_full(self, request: Request) -> bool:
         """The prompt alone fills the context; it is never longer."""

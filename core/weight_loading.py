@@ -135,8 +135,6 @@ class WeightLoader:
         ignorable = [*HARMLESS_TENSORS, *self.table.harmless_tensors]
         if "rope_factors" in self.table.weights:
             ignorable.append(self.table.weights["rope_factors"])
-        if self.config.tied and "W_t" in self.table.weights:
-            ignorable += [prefix + self.table.weights["W_t"] for prefix in (*self.table.prefixes, "")]
         unused = [
             name for name in self.tensors.keys() - self.used if not any(fnmatchcase(name, item) for item in ignorable)
         ]
