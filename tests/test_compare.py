@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from compare import main as script
 from comparison.alone import peak_bytes
 from comparison.charts import axis, chart, ticks, write_charts
 from comparison.engine import Engine
@@ -251,6 +252,13 @@ def test_what_the_script_refuses(arguments: list[str], message: str, repository:
     assert done.returncode == 2, done.stderr
     assert re.search(message, done.stderr)
     assert "Traceback" not in done.stderr
+
+
+def test_the_page_has_every_option_of_the_script(repository: Path) -> None:
+    options = {option for parameter in script.params for option in parameter.opts if option.startswith("--")}
+    page = (repository / "docs" / "performance.md").read_text(encoding="utf-8")
+    first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `--")]
+    assert {option for cell in first_cells for option in re.findall(r"`(--[a-z-]+)", cell)} == options
 
 
 @pytest.mark.reference
