@@ -234,7 +234,7 @@ def inspect(
 @main.command()
 @click.argument("file", type=click.Path())
 @loading_options
-@click.option("--context", type=int, default=512, show_default=True, help="Tokens in a window.")
+@click.option("--context", type=click.IntRange(min=4), default=512, show_default=True, help="Tokens in a window.")
 @json_option
 @verbose_option
 @click.pass_obj
@@ -243,7 +243,7 @@ def perplexity(state: CommandState, /, file: str, context: int, as_json: bool, v
     from ringlet.core.perplexity import perplexity as measure
 
     text = read_text_file(file)
-    pipe = open_pipeline(state, verbose=verbose, **loading)
+    pipe = open_pipeline(state, verbose=verbose, context=context, **loading)
 
     def progress(done: int, windows: int, so_far: float) -> None:
         remark(f"window {done} of {windows}: {so_far:.4f} so far", verbose)

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,11 +26,20 @@ PLUGIN_OPTION = "--plugin"
 SHOWS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.2 and later
 
 
-@dataclass(frozen=True)
+@dataclass
 class CommandState:
     """What every command finds in `ctx.obj`. plugin_files: those named by --plugin."""
 
     plugin_files: tuple[str, ...] = ()
+    _commands: dict[str, click.Command] | None = field(default=None, repr=False)
+
+    def plugin_commands(self, taken: Collection[str]) -> Mapping[str, click.Command]:
+        """The plugins' commands by name, asked for once, so that a faulty plugin is reported once."""
+        if self._commands is None:
+            collected = PluginCommands(taken)
+            self.plugins.add_commands(collected)
+            self._commands = collected.commands
+        return self._commands
 
     @property
     def plugins(self) -> PluginManager:
@@ -77,10 +86,7 @@ class RootGroup(click.Group):
         return sorted({*self.commands, *self._from_plugins(ctx)})
 
     def _from_plugins(self, ctx: click.Context) -> Mapping[str, click.Command]:
-        """The plugins' commands by name."""
-        collected = PluginCommands(taken=self.commands)
-        ctx.ensure_object(CommandState).plugins.add_commands(collected)
-        return collected.commands
+        return ctx.ensure_object(CommandState).plugin_commands(taken=self.commands)
 
 
 class PluginCommands(click.Group):

@@ -49,7 +49,7 @@ class ParameterOf:
         if converted is None:
             raise RingletError(f"{self.name} is {_shown(value)}: {TYPES[self.type]} is needed")
         if self.type in (int, float) and not self._in_range(converted):
-            raise RingletError(f"{self.name} is {converted}: {self.range_text} is needed")
+            raise RingletError(f"{self.name} is {converted}: {self.accepts} is needed")
         return converted
 
     def _in_range(self, value: float) -> bool:
@@ -62,19 +62,12 @@ class ParameterOf:
         """What may be given: "a number from 0 to 1", "a whole number, 0 or more", "true or false, or none"."""
         text = TYPES[self.type]
         if self.minimum is not None and self.maximum is not None:
-            text = f"{text} from {self.minimum:g} to {self.maximum:g}"
-        elif self.range_text:
-            text = self.range_text if self.type is float else f"{text}, {self.range_text}"
+            text += f" from {self.minimum:g} to {self.maximum:g}"
+        elif self.minimum is not None:
+            text += f", {self.minimum:g} or more"
+        elif self.maximum is not None:
+            text += f", {self.maximum:g} or less"
         return f"{text}, or none" if self.optional else text
-
-    @property
-    def range_text(self) -> str:
-        """ "from 0 to 1", "0 or more", "1 or less", or "" without a range."""
-        if self.minimum is not None and self.maximum is not None:
-            return f"a number from {self.minimum:g} to {self.maximum:g}"
-        if self.minimum is not None:
-            return f"{self.minimum:g} or more"
-        return "" if self.maximum is None else f"{self.maximum:g} or less"
 
 
 @cache

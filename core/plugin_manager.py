@@ -11,6 +11,7 @@ import inspect
 import os
 import pkgutil
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ BUILT_IN_PACKAGES = {
     "architecture": "ringlet.plugins.architectures",
 }
 PLUGINS_VARIABLE = "RINGLET_PLUGINS"
+MOST_MANAGERS = 8
 
 
 @dataclass(frozen=True)
@@ -215,18 +217,24 @@ def unknown_name(kind: str, name: str, known: Iterable[str], faults: Iterable[st
     return f"unknown {kind} {name!r}: {hint}{failed}"
 
 
-_managers: dict[object, PluginManager] = {}
+_managers: OrderedDict[object, PluginManager] = OrderedDict()
 _managers_lock = RLock()
 
 
 def load_plugins(files: Iterable[str | Path] = ()) -> PluginManager:
-    """The manager for these explicit files; the same one again while neither they nor RINGLET_PLUGINS change."""
+    """The manager for these explicit files; the same one again while neither they nor those of RINGLET_PLUGINS change.
+
+    A few are kept, the latest used.
+    """
     paths = tuple(dict.fromkeys(_resolved(file) for file in files))
-    stamps = tuple(file_stamp(path) if path.is_file() else None for path in paths)
-    key = (paths, stamps, os.environ.get(PLUGINS_VARIABLE))
+    found = (*paths, *_plugins_variable())
+    key = len(paths), tuple((path, file_stamp(path) if path.is_file() else None) for path in found)
     with _managers_lock:
         if key not in _managers:
             _managers[key] = PluginManager(paths)
+        _managers.move_to_end(key)
+        while len(_managers) > MOST_MANAGERS:
+            _managers.popitem(last=False)
         return _managers[key]
 
 

@@ -103,7 +103,7 @@ def test_generate_options_arrive():
     [
         ([""], "the prompt is empty"),
         (["x", "--sampler", "tpo_k=4"], "unknown sampler 'tpo_k': did you mean top_k"),
-        (["x", "--sampler", "temperature=-1"], "temperature is -1.0: 0 or more is needed"),
+        (["x", "--sampler", "temperature=-1"], "temperature is -1.0: a number, 0 or more is needed"),
         (["x", "--sampler", "top_p=1.5"], "p is 1.5: a number from 0 to 1 is needed"),
         (["x", "--max-tokens", "-1"], "max_tokens is -1"),
         (["x", "--seed", "-1"], "seed is -1"),
@@ -212,7 +212,10 @@ def test_perplexity(tmp_path):
     assert found["tokens_scored"] == 15 * found["windows"]
     text = run("perplexity", "-", *NUMPY, "--context", "32", input=path.read_bytes())
     assert f"perplexity {found['perplexity']:.4f} ± {found['error']:.4f}" in text.stdout
-    assert "window 1 of" in run("perplexity", str(path), *NUMPY, "--context", "32", "--verbose").stderr
+    told = run("perplexity", str(path), *NUMPY, "--context", "32", "--verbose").stderr
+    assert "(32 tokens, f32)" in told  # the ring is no larger than a window
+    assert "window 1 of" in told
+    assert "--context: 3 is not in the range" in error_of("perplexity", str(path), "--context", "3")
     assert "a window 512" in error_of("perplexity", str(path), *NUMPY)
     assert "gone.txt: No such file" in error_of("perplexity", "gone.txt", *NUMPY)
     path.write_bytes(b"\xff\xfe")
@@ -362,6 +365,18 @@ def test_a_faulty_plugin(text, message, tmp_path):
     if "register_samplers" not in message:  # `--help` asks for commands only
         assert f"Warning: plugin {path}: {message}" in found.stderr
     assert run("generate", "我", *GREEDY, env={"RINGLET_PLUGINS": str(path)}).exit_code == 0
+
+
+def test_a_faulty_plugin_is_reported_once(plugin, tmp_path):
+    """However often click asks for the commands."""
+    faulty, two = tmp_path / "faulty.py", tmp_path / "two.py"
+    faulty.write_text(PLUGIN.replace("    @cli.command()", "    1 / 0\n    @cli.command()").replace("always", "other"))
+    two.write_text(BROKEN)
+    found = run("--help", env={"RINGLET_PLUGINS": os.pathsep.join([str(faulty), str(two), plugin])})
+    assert all(command in found.stdout for command in ("broken", "interrupted", "greet"))
+    assert (
+        found.stderr == f"Warning: plugin {faulty}: register_commands: ZeroDivisionError: division by zero (skipped)\n"
+    )
 
 
 # --- Errors and ends -------------------------------------------------------------------------------------------------

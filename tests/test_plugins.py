@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
 from ringlet import PluginError, RingletError, SamplerChain
-from ringlet.core.plugin_manager import PluginManager, load_plugins
+from ringlet.core.plugin_manager import MOST_MANAGERS, PluginManager, load_plugins
 
 SAMPLER = """
 from ringlet import hookimpl
@@ -127,6 +129,25 @@ def test_a_changed_file_is_loaded_again(write):
     assert "four" in registry
     assert "mine" not in registry
     assert load_plugins([path]) is load_plugins([path])
+
+
+def test_a_changed_file_of_the_environment_is_loaded_again(write, monkeypatch):
+    path = write("mine.py", SAMPLER.format(cls="Mine", name="mine"))
+    monkeypatch.setenv("RINGLET_PLUGINS", path)
+    assert "mine" in load_plugins().registry("sampler")
+    assert load_plugins() is load_plugins()
+    write("mine.py", SAMPLER.format(cls="Mine", name="four"))
+    registry = load_plugins().registry("sampler")
+    assert "four" in registry
+    assert "mine" not in registry
+
+
+def test_the_managers_of_old_files_are_not_kept(write):
+    kept = []
+    for name in "abcdefghijkl":
+        kept.append(weakref.ref(load_plugins([write(f"{name}.py", SAMPLER.format(cls="S", name=name))])))
+    gc.collect()
+    assert sum(manager() is not None for manager in kept) == MOST_MANAGERS
 
 
 FAULTS = [
