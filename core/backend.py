@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
-from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.errors import RingletError
+from ringlet.core.host_memory import HostMemory, host_bytes
+from ringlet.core.ring_cache import RingCache, RingLayout, RingMemory
 from ringlet.core.weights import ModelWeights
 
 
@@ -25,13 +28,15 @@ class MachineLimits:
 class Backend(ABC):
     """Base of every backend. A plugin registers the class; the engine makes one instance a model.
 
-    name: how `--backend` calls it. kv_dtype: what its rings hold when the user does not say.
+    name: how `--backend` calls it. kv_dtype: what its rings hold when the user does not say. kv_dtypes: all that they
+    can hold; one that has others than host memory makes its own (`new_memory`, `ring_bytes`).
     rank: "auto" takes the backend of the highest rank that works; one of rank 0 has to be named.
     origin: the plugin it comes from; None for a built-in one, and for one that was not made by its name.
     """
 
     name: ClassVar[str]
     kv_dtype: ClassVar[str] = "f16"
+    kv_dtypes: ClassVar[tuple[str, ...]] = ("f32", "f16")
     rank: ClassVar[int] = 0
     origin: str | None = None
 
@@ -43,9 +48,24 @@ class Backend(ABC):
         """For messages: the name, and the plugin it comes from."""
         return self.name if self.origin is None else f"{self.name} ({self.origin})"
 
+    @classmethod
+    def ring_dtype(cls, wish: str) -> str:
+        """What the rings hold for a user's kv_dtype, "auto" among them. Raises RingletError for one it has not."""
+        if wish not in ("auto", *cls.kv_dtypes):
+            raise RingletError(f"kv_dtype is {wish!r}: choose from auto, {', '.join(cls.kv_dtypes)}")
+        return cls.kv_dtype if wish == "auto" else wish
+
     def new_ring(self, layout: RingLayout, kv_dtype: str) -> RingCache:
-        """An empty ring for one sequence; one in host memory unless the backend says otherwise."""
-        return RingCache(self.config, layout, kv_dtype)
+        """An empty ring for one sequence. kv_dtype: one of kv_dtypes."""
+        return RingCache(layout, partial(self.new_memory, layout, kv_dtype))
+
+    def new_memory(self, layout: RingLayout, kv_dtype: str) -> RingMemory:
+        """What the keys and values of one ring lie in; host memory unless the backend says otherwise."""
+        return HostMemory(self.config, layout, kv_dtype)
+
+    def ring_bytes(self, layout: RingLayout, kv_dtype: str) -> int:
+        """Memory that the ring of one sequence takes."""
+        return host_bytes(self.config, layout, kv_dtype)
 
     @abstractmethod
     def forward(self, batch: Batch) -> np.ndarray:

@@ -29,7 +29,7 @@ class Batch:
     starts: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[RingCache, Sequence[int], str]]) -> Batch:
+    def of(cls, parts: Iterable[tuple[RingCache, Sequence[int], str]], d_vocab: int) -> Batch:
         """From (ring, its next token ids, which of their logits are wanted: "none", "last" or "all").
 
         Reserves the rings' slots. Raises RingFull where a ring has no room, RingletError for an id outside the
@@ -39,8 +39,7 @@ class Batch:
         rings = tuple(ring for ring, _, _ in parts)
         if len({id(ring) for ring in rings}) != len(rings):
             raise RingletError("a sequence may stand in a batch once")
-        for ring, ids, _ in parts:
-            d_vocab = ring.config.d_vocab
+        for _, ids, _ in parts:
             wrong = next((i for i in ids if not 0 <= i < d_vocab), None)
             if wrong is not None:
                 raise RingletError(f"token id {wrong} is outside the vocabulary of {d_vocab}")

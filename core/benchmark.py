@@ -156,7 +156,7 @@ def run_test(pipe: Pipeline, test: SpeedTest, rings: Sequence[RingCache], repeat
 
 def workload(pipe: Pipeline, test: SpeedTest, layout: RingLayout) -> Workload:
     """What the test reads and multiplies in all."""
-    counter = StepCounter(pipe.model.config, pipe.model.weights, layout, pipe.kv_dtype)
+    counter = StepCounter(pipe.model.config, pipe.model.weights, layout, pipe.backend.ring_bytes(layout, pipe.kv_dtype))
     end, total = test.depth + test.tokens, Workload()
     if test.kind == "tg":
         for position in range(test.depth, end):

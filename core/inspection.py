@@ -7,8 +7,9 @@ from math import prod
 from typing import Any
 
 from ringlet.core.config import ModelConfig
+from ringlet.core.host_memory import HOST_DTYPES, host_bytes
 from ringlet.core.model import Model
-from ringlet.core.ring_cache import KV_DTYPES, RingLayout
+from ringlet.core.ring_cache import RingLayout
 from ringlet.core.weights import Matrix, ModelWeights
 
 THEORY_WEIGHTS = ("W_q", "W_k", "W_v", "W_o", "W_up", "W_gate", "W_down")
@@ -37,7 +38,7 @@ def inspect_model(model: Model, layout: RingLayout) -> dict[str, Any]:
             "context": layout.context,
             "sinks": layout.sinks,
             "overflow": layout.overflow,
-            "bytes": {dtype: layout.nbytes(config, dtype) for dtype in KV_DTYPES},
+            "bytes": {dtype: host_bytes(config, layout, dtype) for dtype in HOST_DTYPES},
         },
     }
 

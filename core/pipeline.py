@@ -29,7 +29,7 @@ from ringlet.core.generation import Generation, PromptState
 from ringlet.core.generation_options import GenerationOptions
 from ringlet.core.idle_ring import IdleRing
 from ringlet.core.plugin_manager import PluginManager, load_plugins
-from ringlet.core.ring_cache import KV_DTYPES, RingCache, RingLayout
+from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.sequence import Request
 from ringlet.core.step import run_step
 
@@ -102,24 +102,22 @@ class Pipeline:
             raise RingletError(f"quantize={quantize!r} is not available yet: leave it out")
         if threads is not None:
             check_count("threads", threads, minimum=1)
-        if kv_dtype not in ("auto", *KV_DTYPES):
-            raise RingletError(f"kv_dtype is {kv_dtype!r}: choose from auto, {', '.join(KV_DTYPES)}")
         check_ring_options(context, sinks, overflow, chunk)
         loaded_plugins = load_plugins(one_or_more(plugins))
         candidates = backend_candidates(backend, loaded_plugins)
+        candidates[0].cls.ring_dtype(kv_dtype)  # fails now, not after a download
         from ringlet.core.model import load_model
 
         architectures = [registered.cls for registered in loaded_plugins.registry("architecture").values()]
         model = load_model(source, architectures, mmap=mmap, ignore_config_keys=ignore_config_keys)
         layout = ring_layout(model.config, context, sinks, overflow, chunk)
         made = make_backend(candidates, loaded_plugins, model.config, model.weights, threads)
-        dtype = made.kv_dtype if kv_dtype == "auto" else kv_dtype
-        return cls(model, made, layout, dtype, loaded_plugins, perf_counter() - began)
+        return cls(model, made, layout, made.ring_dtype(kv_dtype), loaded_plugins, perf_counter() - began)
 
     @property
     def ring_bytes(self) -> int:
         """Memory that the ring of one sequence takes."""
-        return self.layout.nbytes(self.model.config, self.kv_dtype)
+        return self.backend.ring_bytes(self.layout, self.kv_dtype)
 
     def new_ring(self, layout: RingLayout | None = None) -> RingCache:
         """An empty ring for one sequence."""
@@ -269,4 +267,4 @@ def ring_layout(
     check_ring_options(context, sinks, overflow, chunk)
     if context is None:
         context = min(USUAL_CONTEXT, config.context_length)
-    return RingLayout.of(config, context, sinks, overflow, min(chunk, context))
+    return RingLayout.of(config, context, sinks, overflow, chunk=min(chunk, context))

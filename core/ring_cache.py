@@ -1,4 +1,4 @@
-"""The ring: the KV cache of one sequence, a ring buffer for each layer, in one allocation.
+"""The ring: the KV cache of one sequence, a ring buffer for each layer; what it holds, and in which slots.
 
 K is stored rotated at its own absolute position and never touched again; only differences of positions enter
 attention, so nothing moves when a ring wraps. A position p lives in slot p while p < sinks, and in slot
@@ -11,17 +11,16 @@ may be written whole before its first token attends: what it overwrites, none of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
-
-KV_DTYPES: dict[str, np.dtype] = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector load
 
 
 class RingFull(RingletError):  # noqa: N818 - a state of the ring, not a fault
@@ -66,9 +65,7 @@ class RingLayout:
     chunk: int
 
     @classmethod
-    def of(
-        cls, config: ModelConfig, context: int, sinks: int = 0, overflow: str = "stop", chunk: int = 256
-    ) -> RingLayout:
+    def of(cls, config: ModelConfig, context: int, sinks: int = 0, overflow: str = "stop", *, chunk: int) -> RingLayout:
         """Raises RingletError for a context, sinks or overflow that cannot be."""
         if overflow not in ("stop", "slide"):
             raise RingletError(f'overflow is {overflow!r}: "stop" or "slide" is needed')
@@ -96,40 +93,36 @@ class RingLayout:
             layers.append(LayerLayout(capacity, kept, slots))
         return cls(tuple(layers), context, sinks, overflow, chunk)
 
-    def nbytes(self, config: ModelConfig, dtype: str) -> int:
-        """Bytes that the ring of one sequence takes."""
-        return _place(config, self, KV_DTYPES[dtype])[1]
+
+Memory = TypeVar("Memory", bound="RingMemory")
+
+
+class RingMemory(ABC):
+    """Where one ring's keys and values lie. A backend makes it, and no one else looks inside."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+
+    @abstractmethod
+    def copy_from(self: Memory, other: Memory, length: int) -> None:
+        """Take over what another of the same layout holds after `length` tokens; slots beyond them do not matter."""
 
 
 class RingCache:
-    """The keys and values of one sequence.
+    """What is known of one sequence's keys and values.
 
-    keys[layer]: (n_kv_heads, slots, d_k), values[layer]: (n_kv_heads, slots, d_v), in float32 or float16.
+    new_memory: makes what they lie in. memory: what it made, a RingMemory; the backend knows of which kind.
     token_ids: every token of the sequence so far, also those whose keys are overwritten, so that it can be recomputed.
     """
 
-    def __init__(self, config: ModelConfig, layout: RingLayout, dtype: str = "f16") -> None:
-        if dtype not in KV_DTYPES:
-            raise RingletError(f"kv_dtype is {dtype!r}: choose from {', '.join(KV_DTYPES)}")
-        self.config, self.layout, self.dtype = config, layout, dtype
-        places, nbytes = _place(config, layout, KV_DTYPES[dtype])
-        try:
-            self._memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
-        except MemoryError:
-            raise RingletError(
-                f"the ring needs {nbytes / 2**30:.1f} GiB and there is less: choose a smaller context"
-            ) from None
-        start = -self._memory.ctypes.data % ALIGNMENT
-        memory = self._memory[start : start + nbytes]
-        self.keys, self.values = (
-            [
-                memory[at : at + _size(shape, KV_DTYPES[dtype])].view(KV_DTYPES[dtype]).reshape(shape)
-                for at, shape in side
-            ]
-            for side in zip(*places, strict=True)
-        )
+    def __init__(self, layout: RingLayout, new_memory: Callable[[], RingMemory]) -> None:
+        self.layout = layout
+        self.memory: Any = new_memory()
         self.token_ids = array("i")
-        self._first_held = [0] * config.n_layers  # sinks apart, positions before it are overwritten or may be
+        self._new_memory = new_memory
+        self._first_held = [0] * len(layout.layers)  # sinks apart, positions before it are overwritten or may be
 
     @property
     def length(self) -> int:
@@ -140,10 +133,6 @@ class RingCache:
     def room(self) -> int:
         """How many more tokens may follow; a sliding ring always has room."""
         return self.layout.context - self.length if self.layout.overflow == "stop" else 1 << 30
-
-    @property
-    def nbytes(self) -> int:
-        return self._memory.nbytes
 
     def reserve(self, n_tokens: int) -> None:
         """Make ready for the next n_tokens to be written; call `append` when they are.
@@ -178,30 +167,13 @@ class RingCache:
         self._first_held = [min(held, kept) for held in self._first_held]
         return kept
 
+    def copy_from(self, other: RingCache) -> None:
+        """Hold what another ring of the same layout does, in place of what was held before."""
+        self.memory.copy_from(other.memory, other.length)
+        self.token_ids, self._first_held = other.token_ids[:], other._first_held[:]
+
     def fork(self) -> RingCache:
-        """An independent copy. Slots that no token has reached are not copied."""
-        copy = RingCache(self.config, self.layout, self.dtype)
-        for index, layer in enumerate(self.layout.layers):
-            used = min(self.length, layer.slots)
-            copy.keys[index][:, :used] = self.keys[index][:, :used]
-            copy.values[index][:, :used] = self.values[index][:, :used]
-        copy.token_ids = self.token_ids[:]
-        copy._first_held = self._first_held[:]
+        """An independent copy, in memory of its own."""
+        copy = RingCache(self.layout, self._new_memory)
+        copy.copy_from(self)
         return copy
-
-
-def _size(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-
-
-def _place(config: ModelConfig, layout: RingLayout, dtype: np.dtype) -> tuple[list, int]:
-    """Byte offset and shape of each layer's keys and values, and the bytes in all."""
-    places, at = [], 0
-    for layer in layout.layers:
-        pair = []
-        for width in (config.d_k, config.d_v):
-            shape = (config.n_kv_heads, layer.slots, width)
-            pair.append((at, shape))
-            at += -(-_size(shape, dtype) // ALIGNMENT) * ALIGNMENT
-        places.append(tuple(pair))
-    return places, at

@@ -22,7 +22,7 @@ def run_step(backend: Backend, parts: Sequence[tuple[RingCache, Sequence[int], s
     d_vocab = backend.config.d_vocab
     if not parts:
         return np.empty((0, d_vocab), np.float32)
-    batch = Batch.of(parts)
+    batch = Batch.of(parts, d_vocab)
     try:
         logits = backend.forward(batch)
     except RingletError:

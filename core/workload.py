@@ -29,15 +29,15 @@ class Workload:
 
 
 class StepCounter:
-    """Counts the work of steps over rings that all have the same layout and dtype."""
+    """Counts the work of steps over rings of the same layout, of ring_bytes each."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, layout: RingLayout, kv_dtype: str) -> None:
+    def __init__(self, config: ModelConfig, weights: ModelWeights, layout: RingLayout, ring_bytes: int) -> None:
         layers = [matrix for layer in weights.layers for matrix in matrices_of(layer)]
         self._layer_bytes = sum(matrix.nbytes for matrix in layers)
         self._layer_weights = sum(prod(matrix.shape) for matrix in layers)
         self._W_t, self._capacities = weights.W_t, [layer.capacity for layer in layout.layers]
         slots = sum(layer.slots for layer in layout.layers)
-        self._key_bytes = layout.nbytes(config, kv_dtype) / slots  # a key and its value, all heads together
+        self._key_bytes = ring_bytes / slots  # a key and its value, all heads together
         self._key_multiply_adds = config.n_heads * (config.d_k + config.d_v)
 
     def step(self, sequences: int, start: int, stop: int, wanted: int) -> Workload:

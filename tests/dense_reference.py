@@ -8,47 +8,18 @@ or the window. Keys are kept unrotated and rotated at their place inside that li
 from __future__ import annotations
 
 import numpy as np
+from random_models import random_model, rope_of
 
 from ringlet.core.config import LayerConfig, ModelConfig, Rope
-from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+from ringlet.core.weights import Matrix, ModelWeights
 
 
-def random_model(
-    seed: int,
-    *,
-    windows: tuple[int | None, ...] = (None, None),
-    n_heads: int = 4,
-    n_kv_heads: int = 2,
-    d_k: int = 8,
-    d_v: int = 8,
+def plain_model(
+    seed: int, *, windows: tuple[int | None, ...] = (None, None), d_k: int = 8, **sizes: int
 ) -> tuple[ModelConfig, ModelWeights]:
-    """A small model with weights large enough for attention to be far from uniform."""
-    rng = np.random.default_rng(seed)
-    d_model, d_ff, d_vocab = 16, 24, 40
-    rope = Rope(tuple(1.0 / 100 ** (np.arange(0, d_k, 2) / d_k)), "halves") if d_k > 1 else None
-
-    def matrix(rows: int, columns: int) -> Matrix:
-        return Matrix.from_float((rng.standard_normal((rows, columns)) * 1.5 / np.sqrt(columns)).astype(np.float32))
-
-    def norm() -> np.ndarray:
-        return rng.uniform(0.5, 1.5, d_model).astype(np.float32)
-
-    config = ModelConfig(
-        architecture="random", d_model=d_model, d_k=d_k, d_v=d_v, d_ff=d_ff, d_vocab=d_vocab, n_layers=len(windows),
-        n_heads=n_heads, n_kv_heads=n_kv_heads, context_length=4096, score_scale=2 / np.sqrt(d_k), tied=True,
-        layers=tuple(LayerConfig(window, rope) for window in windows),
-    )  # fmt: skip
-    layers = tuple(
-        LayerWeights(
-            W_q=matrix(n_heads * d_k, d_model), W_k=matrix(n_kv_heads * d_k, d_model),
-            W_v=matrix(n_kv_heads * d_v, d_model), W_o=matrix(d_model, n_heads * d_v),
-            W_up=matrix(d_ff, d_model), W_gate=matrix(d_ff, d_model), W_down=matrix(d_model, d_ff),
-            attention_norm=norm(), feed_forward_norm=norm(),
-        )
-        for _ in windows
-    )  # fmt: skip
-    embedding = matrix(d_vocab, d_model)
-    return config, ModelWeights(embedding, embedding, norm(), layers)
+    """A random model of the recipe that `dense_logits` follows."""
+    layers = tuple(LayerConfig(window, rope_of(d_k)) for window in windows)
+    return random_model(seed, d_vocab=40, d_k=d_k, score_scale=2 / np.sqrt(d_k), tied=True, layers=layers, **sizes)
 
 
 def visible_positions(position: int, window: int | None, context: int, sinks: int) -> list[int]:

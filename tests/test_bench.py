@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from tiny_models import open_tiny
-from tiny_pipeline import Recorded, pipeline_of, random_model
+from tiny_pipeline import Recorded, byte_model, pipeline_of
 
 from ringlet.cli import main
 from ringlet.core.backend import MachineLimits
 from ringlet.core.benchmark import Settings, run_benchmark, whole_numbers
 from ringlet.core.errors import RingletError
+from ringlet.core.host_memory import host_bytes
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingLayout
 from ringlet.core.workload import StepCounter
@@ -46,7 +47,7 @@ class Fixed(Recorded):
 
 
 def fixed_pipeline(window: int | None = None, chunk: int = 16) -> Pipeline:
-    return pipeline_of(Fixed(*random_model(window=window)), chunk=chunk)
+    return pipeline_of(Fixed(*byte_model(window=window)), chunk=chunk)
 
 
 def bench(*arguments: str) -> Result:
@@ -139,7 +140,7 @@ def naive_multiply_adds(model, layout: RingLayout, positions: range, wanted: int
 def test_counting(name: str, start: int, stop: int, wanted: int) -> None:
     model = open_tiny(name)
     layout = RingLayout.of(model.config, 64, chunk=40)
-    counter = StepCounter(model.config, model.weights, layout, "f16")
+    counter = StepCounter(model.config, model.weights, layout, host_bytes(model.config, layout, "f16"))
     work = counter.step(1, start, stop, wanted)
     assert work.multiply_adds == naive_multiply_adds(model, layout, range(start, stop), wanted)
     weights = sum(matrix.nbytes for key, matrix in model.weights.matrices().items() if key.startswith("layers"))
@@ -152,7 +153,8 @@ def test_counting(name: str, start: int, stop: int, wanted: int) -> None:
 
 def test_the_longer_of_reading_and_multiplying_counts() -> None:
     model = open_tiny("llama")
-    counter = StepCounter(model.config, model.weights, RingLayout.of(model.config, 64), "f32")
+    layout = RingLayout.of(model.config, 64, chunk=1)
+    counter = StepCounter(model.config, model.weights, layout, host_bytes(model.config, layout, "f32"))
     work = counter.step(1, 0, 1, 1) + counter.step(1, 1, 2, 1)
     assert work.seconds_at(MachineLimits(work.bytes_read / 2, 1e30)) == pytest.approx(2)
     assert work.seconds_at(MachineLimits(1e30, work.multiply_adds / 3)) == pytest.approx(3)

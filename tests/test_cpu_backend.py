@@ -7,90 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from naive import ByteActivations
+from random_models import ADJACENT, HALVES, assert_close, in_pieces, random_blocks, random_model, tokens
 from tiny_models import FORMS, open_tiny
 
-from ringlet.core.backend import Backend
 from ringlet.core.batch import Batch
-from ringlet.core.config import LayerConfig, ModelConfig, Rope
+from ringlet.core.config import LayerConfig
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.core.quantization import BLOCK_FORMATS
-from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.ring_cache import RingLayout
 from ringlet.core.step import run_step
-from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+from ringlet.core.weights import Matrix
 from ringlet.plugins.backends.cpu import CpuBackend
 from ringlet.plugins.backends.cpu import backend as cpu_backend
 from ringlet.plugins.backends.numpy import NumpyBackend
-
-HALVES = Rope((1.0, 0.2, 0.01), "halves")
-ADJACENT = Rope((1.0, 0.3), "adjacent", magnitude=1.1)
-
-
-def random_model(biases: bool = False, **changes: object) -> tuple[ModelConfig, ModelWeights]:
-    """A model of the recipe, with weights that make attention far from uniform and no part negligible."""
-    recipe: dict = {
-        "architecture": "random", "d_model": 16, "d_k": 8, "d_v": 8, "d_ff": 24, "d_vocab": 37, "n_heads": 4,
-        "n_kv_heads": 2, "context_length": 4096, "score_scale": 0.5, "layers": (LayerConfig(None, HALVES),) * 2,
-    }  # fmt: skip
-    recipe |= changes
-    config = ModelConfig(n_layers=len(recipe["layers"]), **recipe)
-    rng = np.random.default_rng(5)
-
-    def matrix(rows: int, columns: int) -> Matrix:
-        return Matrix.from_float((rng.standard_normal((rows, columns)) * 1.5 / np.sqrt(columns)).astype(np.float32))
-
-    def vector(size: int, around: float = 0.0) -> np.ndarray:
-        return (around + rng.uniform(-0.5, 0.5, size)).astype(np.float32)
-
-    def bias(size: int) -> np.ndarray | None:
-        return vector(size) if biases else None
-
-    d, heads, kv_heads = config.d_model, config.n_heads, config.n_kv_heads
-    layers = tuple(
-        LayerWeights(
-            W_q=matrix(heads * config.d_k, d), b_q=bias(heads * config.d_k),
-            W_k=matrix(kv_heads * config.d_k, d), b_k=bias(kv_heads * config.d_k),
-            W_v=matrix(kv_heads * config.d_v, d), b_v=bias(kv_heads * config.d_v),
-            W_o=matrix(d, heads * config.d_v), b_o=bias(d),
-            W_up=matrix(config.d_ff, d), b_up=bias(config.d_ff),
-            W_down=matrix(d, config.d_ff), b_down=bias(d),
-            W_gate=matrix(config.d_ff, d) if config.gated else None,
-            b_gate=bias(config.d_ff) if config.gated else None,
-            attention_norm=vector(d, 1), attention_norm_bias=bias(d),
-            feed_forward_norm=vector(d, 1), feed_forward_norm_bias=bias(d),
-            attention_post_norm=vector(d, 1) if config.post_norms else None,
-            feed_forward_post_norm=vector(d, 1) if config.post_norms else None,
-            q_norm=vector(config.d_k, 1) if config.qk_norm else None,
-            k_norm=vector(config.d_k, 1) if config.qk_norm else None,
-        )
-        for _ in config.layers
-    )  # fmt: skip
-    embedding = matrix(config.d_vocab, d)
-    return config, ModelWeights(
-        embedding=embedding, W_t=embedding if config.tied else matrix(config.d_vocab, d), layers=layers,
-        final_norm=vector(d, 1), final_norm_bias=bias(d), b_t=bias(config.d_vocab),
-        positions=matrix(config.context_length, d) if config.learned_positions else None,
-    )  # fmt: skip
-
-
-def tokens(n: int, config: ModelConfig, seed: int = 1) -> list[int]:
-    return np.random.default_rng(seed).integers(0, config.d_vocab, n).tolist()
-
-
-def in_pieces(backend: Backend, ring: RingCache, ids: list[int], sizes: list[int]) -> np.ndarray:
-    """All logits, the ids given in pieces of these sizes, the last repeated."""
-    logits, start = [], 0
-    while start < len(ids):
-        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
-        logits.append(run_step(backend, [(ring, ids[start : start + size], "all")]))
-        start += size
-    return np.concatenate(logits)
-
-
-def assert_close(logits: np.ndarray, reference: np.ndarray, tolerance: float = 1e-5) -> None:
-    assert logits.shape == reference.shape
-    assert logits.dtype == np.float32
-    assert np.abs(logits - reference).max() <= tolerance * np.abs(reference).max()
-
 
 RECIPES: dict[str, dict] = {
     "plain": {},
@@ -123,7 +52,7 @@ RECIPES: dict[str, dict] = {
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_every_recipe_as_the_reference(recipe: dict) -> None:
     config, weights = random_model(**recipe)
-    ids, layout = tokens(40, config), RingLayout.of(config, 40)
+    ids, layout = tokens(40, config), RingLayout.of(config, 40, chunk=40)
     backends = [NumpyBackend(config, weights), CpuBackend(config, weights, 1), CpuBackend(config, weights, 2)]
     reference, one, two = (in_pieces(b, b.new_ring(layout, "f32"), ids, [31, 1, 5]) for b in backends)
     assert_close(one, reference)
@@ -134,24 +63,17 @@ def test_every_recipe_as_the_reference(recipe: dict) -> None:
 def test_models_as_transformers(name: str, form: str) -> None:
     tiny = open_tiny(name, form)
     backend = CpuBackend(tiny.config, tiny.weights, 2)
-    ring = backend.new_ring(RingLayout.of(tiny.config, len(tiny.ids)), "f32")
+    ring = backend.new_ring(RingLayout.of(tiny.config, len(tiny.ids), chunk=len(tiny.ids)), "f32")
     assert_close(in_pieces(backend, ring, tiny.ids, [len(tiny.ids)]), tiny.logits, 1e-4)
-
-
-# Where a block's half floats stand, if there are more than one at its beginning
-HALF_FLOATS = {
-    "Q4_1": (0, 2), "Q5_1": (0, 2), "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
 def test_every_block_format(name: str) -> None:
     config, weights = random_model(d_model=256, d_ff=256, d_k=64, d_v=64, layers=(LayerConfig(None, HALVES),))
-    rng, block = np.random.default_rng(3), BLOCK_FORMATS[name]
+    block = BLOCK_FORMATS[name]
 
     def stored(matrix: Matrix) -> Matrix:
         """The matrix in the format, or random blocks whose half floats are of modest size."""
-        data = rng.integers(0, 256, (matrix.shape[0], 256 // block.n_weights * block.n_bytes), dtype=np.uint8)
         if block.n_weights == 1:
             halves = (
                 matrix.data.view(np.float32).astype(np.float16)
@@ -159,18 +81,14 @@ def test_every_block_format(name: str) -> None:
                 else matrix.data.view(np.uint16)[:, 1::2]
             )
             return matrix if name == "F32" else Matrix(np.ascontiguousarray(halves).view(np.uint8), name, 256)
-        blocks = data.reshape(len(data), -1, block.n_bytes)
-        for at in HALF_FLOATS.get(name, (0,)):
-            scales = rng.uniform(-1e-3, 1e-3, blocks.shape[:2]).astype(np.float16)
-            blocks[:, :, at : at + 2] = scales.view(np.uint8).reshape(*blocks.shape[:2], 2)
-        return Matrix(data, name, 256)
+        return Matrix(random_blocks(name, matrix.shape[0], 256, scale=1e-3), name, 256)
 
     layer = weights.layers[0]
     quantised = replace(
         layer, **{w: stored(getattr(layer, w)) for w in ("W_q", "W_k", "W_v", "W_o", "W_up", "W_gate", "W_down")}
     )
     weights = replace(weights, layers=(quantised,), embedding=stored(weights.embedding), W_t=stored(weights.W_t))
-    ids, layout = tokens(9, config), RingLayout.of(config, 40)
+    ids, layout = tokens(9, config), RingLayout.of(config, 40, chunk=40)
     exact, reference, logits = (
         in_pieces(b, b.new_ring(layout, "f32"), ids, [9])
         for b in (NumpyBackend(config, weights), ByteActivations(config, weights), CpuBackend(config, weights, 2))
@@ -187,7 +105,7 @@ def test_sliding_rings(kv_dtype: str, sinks: int, context: int, chunk: int) -> N
     """Chunks larger than windows and than the ring, many turns, sinks, d_v other than d_k, grouped heads."""
     layers = (LayerConfig(3, HALVES), LayerConfig(None, ADJACENT), LayerConfig(None, None))
     config, weights = random_model(d_v=5, n_heads=6, n_kv_heads=2, layers=layers)
-    layout = RingLayout.of(config, context, min(sinks, context - 1), "slide", chunk)
+    layout = RingLayout.of(config, context, min(sinks, context - 1), "slide", chunk=chunk)
     ids = tokens(50, config)
     backends = NumpyBackend(config, weights), CpuBackend(config, weights, 2)
     reference, logits = (in_pieces(b, b.new_ring(layout, kv_dtype), ids, [chunk]) for b in backends)
@@ -197,7 +115,7 @@ def test_sliding_rings(kv_dtype: str, sinks: int, context: int, chunk: int) -> N
 def test_ways_to_cut_the_same_tokens_change_no_bit() -> None:
     layers = (LayerConfig(6, HALVES), LayerConfig(None, ADJACENT))
     config, weights = random_model(layers=layers, d_k=20, d_v=12)
-    layout = RingLayout.of(config, 16, 2, "slide", 64)
+    layout = RingLayout.of(config, 16, 2, "slide", chunk=64)
     ids, backend = tokens(64, config), CpuBackend(config, weights, 2)
     whole = in_pieces(backend, backend.new_ring(layout, "f32"), ids, [64])
     for sizes in ([1], [7], [30, 1, 2]):
@@ -210,8 +128,10 @@ def test_several_rings_of_several_layouts_in_one_batch() -> None:
     config, weights = random_model(layers=layers)
     backend = CpuBackend(config, weights, 2)
     layouts = [
-        RingLayout.of(config, 10, 2, "slide", 20), RingLayout.of(config, 200), RingLayout.of(config, 4, 1, "slide", 20),
-    ]  # fmt: skip
+        RingLayout.of(config, 10, 2, "slide", chunk=20),
+        RingLayout.of(config, 200, chunk=20),
+        RingLayout.of(config, 4, 1, "slide", chunk=20),
+    ]
     dtypes = ["f32", "f16", "f32"]
     sequences = [tokens(60, config, seed) for seed in range(3)]
     alone = [
@@ -236,7 +156,7 @@ def test_several_rings_of_several_layouts_in_one_batch() -> None:
 @pytest.mark.parametrize("overflow", ["stop", "slide"])
 def test_long_contexts_are_split_without_changing_a_bit(monkeypatch: pytest.MonkeyPatch, overflow: str) -> None:
     config, weights = random_model(layers=(LayerConfig(300, HALVES), LayerConfig(None, ADJACENT)), n_kv_heads=1)
-    layout = RingLayout.of(config, 900 if overflow == "stop" else 600, 5, overflow, 800)
+    layout = RingLayout.of(config, 900 if overflow == "stop" else 600, 5, overflow, chunk=800)
     ids = tokens(805, config)
     backend, results = CpuBackend(config, weights, 2), []
     for pairs in (cpu_backend.SPLIT_PAIRS, 0):
@@ -250,7 +170,7 @@ def test_long_contexts_are_split_without_changing_a_bit(monkeypatch: pytest.Monk
 def test_only_wanted_logits_in_the_batchs_order() -> None:
     config, weights = random_model()
     backend = CpuBackend(config, weights, 2)
-    layout, ids = RingLayout.of(config, 40), tokens(12, config)
+    layout, ids = RingLayout.of(config, 40, chunk=40), tokens(12, config)
     everything = in_pieces(backend, backend.new_ring(layout, "f32"), ids, [12])
     rings = [backend.new_ring(layout, "f32") for _ in range(3)]
     logits = run_step(backend, [(rings[0], ids, "last"), (rings[1], ids, "none"), (rings[2], ids[:5], "last")])
@@ -260,7 +180,7 @@ def test_only_wanted_logits_in_the_batchs_order() -> None:
 
 def test_a_larger_batch_after_a_smaller_one_and_back() -> None:
     config, weights = random_model()
-    backend, layout, ids = CpuBackend(config, weights, 2), RingLayout.of(config, 300), tokens(290, config)
+    backend, layout, ids = CpuBackend(config, weights, 2), RingLayout.of(config, 300, chunk=256), tokens(290, config)
     first = in_pieces(backend, backend.new_ring(layout, "f32"), ids[:3], [3])
     in_pieces(backend, backend.new_ring(layout, "f32"), ids, [256])
     np.testing.assert_array_equal(in_pieces(backend, backend.new_ring(layout, "f32"), ids[:3], [3]), first)
@@ -270,7 +190,7 @@ def test_nan_in_weights_reaches_the_logits() -> None:
     config, weights = random_model()
     weights.layers[0].attention_norm[3] = np.nan
     backend = CpuBackend(config, weights, 1)
-    ring = backend.new_ring(RingLayout.of(config, 8), "f32")
+    ring = backend.new_ring(RingLayout.of(config, 8, chunk=8), "f32")
     assert np.isnan(in_pieces(backend, ring, tokens(3, config), [3])).all()
 
 
@@ -315,14 +235,14 @@ def test_impossible_numbers_of_threads(threads: int) -> None:
 def test_batches_that_point_outside(change: dict, message: str) -> None:
     config, weights = random_model()
     backend = CpuBackend(config, weights, 1)
-    batch = Batch.of([(backend.new_ring(RingLayout.of(config, 8), "f32"), [1, 2], "all")])
+    batch = Batch.of([(backend.new_ring(RingLayout.of(config, 8, chunk=8), "f32"), [1, 2], "all")], config.d_vocab)
     with pytest.raises(RingletError, match=f"a {message} of the batch is outside"):
         backend.forward(replace(batch, **change))
 
 
 def test_a_ring_of_another_model_is_refused() -> None:
     config, weights = random_model()
-    other, _ = random_model(d_k=4, layers=(LayerConfig(), LayerConfig()))
-    ring = RingCache(other, RingLayout.of(other, 8), "f32")
+    other = random_model(d_k=4, layers=(LayerConfig(), LayerConfig()))
+    ring = NumpyBackend(*other).new_ring(RingLayout.of(other[0], 8, chunk=8), "f32")
     with pytest.raises(ValueError, match="a ring's memory is"):
-        CpuBackend(config, weights, 1).forward(Batch.of([(ring, [1], "all")]))
+        CpuBackend(config, weights, 1).forward(Batch.of([(ring, [1], "all")], config.d_vocab))

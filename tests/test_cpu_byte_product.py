@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from random_models import random_blocks
 
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
 from ringlet.plugins.backends.cpu import byte_rows, records
@@ -44,20 +45,6 @@ def values_of(rows: np.ndarray, n_columns: int) -> np.ndarray:
     return (q * d[:, :, None].astype(np.float64)).reshape(len(rows), n_columns)
 
 
-def random_weights(name: str, n_rows: int, n_columns: int, seed: int = 3) -> np.ndarray:
-    """Random bytes, whose float16 scales are small numbers."""
-    block = BLOCK_FORMATS[name]
-    rng = np.random.default_rng(seed)
-    blocks = rng.integers(0, 256, (n_rows, n_columns // block.n_weights, block.n_bytes), dtype=np.uint8)
-    halves = {"Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,)}.get(
-        name, (0, 2) if name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K") else (0,)
-    )
-    for at in halves:
-        scale = rng.standard_normal(blocks.shape[:2]).astype(np.float16)
-        blocks[:, :, at : at + 2] = scale.view(np.uint8).reshape(*blocks.shape[:2], 2)
-    return blocks.reshape(n_rows, -1)
-
-
 @pytest.fixture(scope="module")
 def multipliers():
     """The compiled unit of each format."""
@@ -71,7 +58,7 @@ def multipliers():
 @pytest.mark.parametrize(("n_rows", "n_tokens"), [(1, 1), (7, 2), (LANES, 4), (2 * LANES + 5, 7), (LANES - 1, 9)])
 def test_products_are_those_of_the_unpacked_weights(multipliers, name: str, n_rows: int, n_tokens: int) -> None:
     n_columns = 2 * max(32, BLOCK_FORMATS[name].n_weights)
-    weights = random_weights(name, n_rows, n_columns)
+    weights = random_blocks(name, n_rows, n_columns)
     x = byte_rows_of(np.random.default_rng(5).standard_normal((n_tokens, n_columns)).astype(np.float32))
     out = np.full((n_tokens, n_rows + 1), 7, np.float32)
     panel = np.zeros(records.panel_bytes(n_columns), np.uint8)

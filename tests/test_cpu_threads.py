@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cpu_backend import in_pieces, random_model, tokens
+from random_models import in_pieces, random_model, tokens
 
 from ringlet.core.ring_cache import RingLayout
 from ringlet.plugins.backends.cpu import CpuBackend
@@ -43,7 +43,7 @@ def meet_many_times(barrier, n_threads, times):
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
     config, weights = random_model(d_model=70, d_ff=130)
-    ids, layout = tokens(30, config), RingLayout.of(config, 40)
+    ids, layout = tokens(30, config), RingLayout.of(config, 40, chunk=17)
     results = []
     for threads in (1, 2, 3, 8):
         backend = CpuBackend(config, weights, threads)
@@ -54,7 +54,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
 
 def test_several_python_threads_may_ask_at_once() -> None:
     config, weights = random_model()
-    backend, layout = CpuBackend(config, weights, 2), RingLayout.of(config, 300)
+    backend, layout = CpuBackend(config, weights, 2), RingLayout.of(config, 300, chunk=250)
     sequences = [tokens(200, config, seed) for seed in range(4)]
     expected = [in_pieces(backend, backend.new_ring(layout, "f32"), ids, [50]) for ids in sequences]
     found: list = [None] * 4
@@ -76,7 +76,7 @@ def test_threads_go_when_the_backend_does() -> None:
     wait_until(lambda: workers() == 0)
     config, weights = random_model()
     backend = CpuBackend(config, weights, 4)
-    in_pieces(backend, backend.new_ring(RingLayout.of(config, 8), "f32"), [1, 2], [2])
+    in_pieces(backend, backend.new_ring(RingLayout.of(config, 8, chunk=2), "f32"), [1, 2], [2])
     assert workers() == 3
     del backend
     gc.collect()
@@ -122,7 +122,7 @@ def test_an_interrupted_caller_does_not_leave_workers_waiting() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal to a process of one's own ends it on Windows")
 def test_generation_goes_on_after_interrupts() -> None:
     config, weights = random_model()
-    backend, layout, ids = CpuBackend(config, weights, 2), RingLayout.of(config, 300), tokens(250, config)
+    backend, layout, ids = CpuBackend(config, weights, 2), RingLayout.of(config, 300, chunk=250), tokens(250, config)
     expected = in_pieces(backend, backend.new_ring(layout, "f32"), ids, [250])
 
     def generate_until_interrupted(timer: threading.Timer) -> None:
@@ -142,7 +142,7 @@ def test_generation_goes_on_after_interrupts() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is what is tested
 def test_a_forked_child_makes_threads_of_its_own() -> None:
     config, weights = random_model()
-    backend, layout, ids = CpuBackend(config, weights, 3), RingLayout.of(config, 40), tokens(20, config)
+    backend, layout, ids = CpuBackend(config, weights, 3), RingLayout.of(config, 40, chunk=20), tokens(20, config)
     expected = in_pieces(backend, backend.new_ring(layout, "f32"), ids, [20])
     with backend._lock:  # as if another thread were in a step
         child = os.fork()

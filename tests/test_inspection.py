@@ -8,15 +8,16 @@ from pathlib import Path
 from tiny_models import FOLDER, architectures
 
 from ringlet.core.formats.gguf import open_gguf
+from ringlet.core.host_memory import HostMemory
 from ringlet.core.inspection import describe_weights, inspect_model
 from ringlet.core.model import load_model
 from ringlet.core.model_files import load_directory, load_gguf
-from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.ring_cache import RingLayout
 
 
 def test_the_embedded_model(embedded_path: Path) -> None:
     model = load_model(None, architectures())
-    layout = RingLayout.of(model.config, 512, sinks=4, overflow="slide")
+    layout = RingLayout.of(model.config, 512, sinks=4, overflow="slide", chunk=256)
     told = json.loads(json.dumps(inspect_model(model, layout)))
     assert (told["architecture"], told["d_model"], told["d_k"], told["n_tokens"]) == ("llama", 192, 64, 6144)
     assert told["tied"]
@@ -33,8 +34,8 @@ def test_the_embedded_model(embedded_path: Path) -> None:
     matrices = (embedded_path / "model.safetensors").stat().st_size - header - 9 * 192 * 2
     assert told["weight_bytes"] == matrices == 2 * told["n_weights"]
     for dtype, nbytes in told["ring"]["bytes"].items():
-        ring = RingCache(model.config, layout, dtype)
-        assert nbytes == sum(array.nbytes for array in [*ring.keys, *ring.values])
+        memory = HostMemory(model.config, layout, dtype)
+        assert nbytes == sum(array.nbytes for array in [*memory.keys, *memory.values])
 
 
 def test_gpt2s_weights_apart() -> None:

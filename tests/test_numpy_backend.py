@@ -31,7 +31,7 @@ def run(backend: NumpyBackend, ring: RingCache, ids: list[int], sizes: list[int]
 
 def backend_and_ring(tiny: TinyModel) -> tuple[NumpyBackend, RingCache]:
     backend = NumpyBackend(tiny.config, tiny.weights)
-    return backend, backend.new_ring(RingLayout.of(tiny.config, 64), "f32")
+    return backend, backend.new_ring(RingLayout.of(tiny.config, 64, chunk=48), "f32")
 
 
 @pytest.mark.parametrize(("name", "form"), FORMS)
@@ -55,7 +55,7 @@ def test_a_batch_beside_others_gives_the_same_logits(name: str) -> None:
     backend, alone = backend_and_ring(tiny)
     whole = run(backend, alone, tiny.ids, [len(tiny.ids)])
     others = [tiny.ids[::-1][:30], tiny.ids[7:8]]
-    rings = [backend.new_ring(RingLayout.of(tiny.config, 64), "f32") for _ in range(3)]
+    rings = [backend.new_ring(RingLayout.of(tiny.config, 64, chunk=48), "f32") for _ in range(3)]
     first = run_step(
         backend, [(rings[0], others[0], "none"), (rings[1], tiny.ids[:19], "all"), (rings[2], others[1], "last")]
     )
@@ -84,7 +84,7 @@ def test_a_sliding_ring_is_a_window_in_every_layer(name: str, sizes: list[int]) 
     assert window == 16
     free = replace(tiny.config, layers=tuple(replace(layer, window=None) for layer in tiny.config.layers))
     backend = NumpyBackend(free, tiny.weights)
-    ring = backend.new_ring(RingLayout.of(free, window, overflow="slide"), "f32")
+    ring = backend.new_ring(RingLayout.of(free, window, overflow="slide", chunk=max(sizes)), "f32")
     assert relative_difference(run(backend, ring, tiny.ids, sizes), tiny.logits) < 1e-4
 
 
@@ -92,7 +92,7 @@ def test_a_sliding_ring_is_a_window_in_every_layer(name: str, sizes: list[int]) 
 def test_a_sliding_ring_with_sinks_does_not_depend_on_chunks(name: str) -> None:
     tiny = open_tiny(name)
     backend = NumpyBackend(tiny.config, tiny.weights)
-    layout = RingLayout.of(tiny.config, 13, sinks=3, overflow="slide")
+    layout = RingLayout.of(tiny.config, 13, sinks=3, overflow="slide", chunk=48)
     whole = run(backend, backend.new_ring(layout, "f32"), tiny.ids, [48])
     assert relative_difference(run(backend, backend.new_ring(layout, "f32"), tiny.ids, [1] * 48), whole) < 1e-5
     assert relative_difference(whole[:13], tiny.logits[:13]) < 1e-4

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_pipeline import D_VOCAB, EOS, HOLE, LAST, pipeline_of, random_model, random_pipeline, told_pipeline
+from tiny_pipeline import D_VOCAB, EOS, HOLE, LAST, byte_model, pipeline_of, random_pipeline, told_pipeline
 
 from ringlet import Completion, Pipeline, PluginError, RingletError
 from ringlet.core.backend import Backend
 from ringlet.core.batch import Batch
-from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.ring_cache import RingLayout
 from ringlet.core.step import run_step
 from ringlet.plugins.backends.numpy import NumpyBackend
 
@@ -332,8 +332,8 @@ def test_logits_in_chunks_are_those_of_one_piece():
     assert whole.shape == (50, D_VOCAB)
     assert whole.dtype == np.float32
     assert np.allclose(random_pipeline(chunk=7).logits(np.array(ids)), whole, atol=1e-5)
-    backend = NumpyBackend(*random_model())
-    ring = RingCache(backend.config, RingLayout.of(backend.config, 64), "f32")
+    backend = NumpyBackend(*byte_model())
+    ring = backend.new_ring(RingLayout.of(backend.config, 64, chunk=50), "f32")
     assert np.array_equal(whole, run_step(backend, [(ring, ids, "all")]))
 
 
@@ -462,14 +462,14 @@ class Faulty(Backend):
     ],
 )
 def test_a_backend_that_fails_is_named(returned, message):
-    backend = Faulty(*random_model())
+    backend = Faulty(*byte_model())
     backend.returned = returned
     with pytest.raises(RingletError, match=message):
         pipeline_of(backend).generate("a")
 
 
 def test_a_bug_of_a_built_in_backend_is_no_mistake_of_the_user():
-    backend = Faulty(*random_model())
+    backend = Faulty(*byte_model())
     backend.origin, backend.returned = None, ZeroDivisionError("by zero")
     with pytest.raises(ZeroDivisionError):
         pipeline_of(backend).generate("a")

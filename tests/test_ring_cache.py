@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
-from dense_reference import dense_logits, random_model, visible_positions
+from dense_reference import dense_logits, plain_model, visible_positions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringlet.core.batch import Batch
+from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
+from ringlet.core.host_memory import HostMemory, host_bytes
 from ringlet.core.ring_cache import RingCache, RingFull, RingLayout
 from ringlet.core.step import run_step
 from ringlet.plugins.backends.cpu import CpuBackend
@@ -27,12 +31,20 @@ SHAPES = {
 }
 
 
+def host_ring(config: ModelConfig, layout: RingLayout, dtype: str = "f32") -> RingCache:
+    return RingCache(layout, partial(HostMemory, config, layout, dtype))
+
+
+def arrays_of(ring: RingCache) -> list[np.ndarray]:
+    return [*ring.memory.keys, *ring.memory.values]
+
+
 @pytest.fixture(scope="module", params=BACKENDS)
 def backends(request):
     """One backend a shape, made once: (config, weights, backend) by name."""
     made = {}
     for name, shape in SHAPES.items():
-        config, weights = random_model(5, **shape)
+        config, weights = plain_model(5, **shape)
         made[name] = (config, weights, BACKENDS[request.param](config, weights, threads=2))
     return made
 
@@ -45,9 +57,9 @@ def test_random_schedules_equal_plain_attention(backends, data):
     context = data.draw(st.sampled_from([1, 2, 5, 8, 40] if overflow == "slide" else [40, 64]))
     sinks = data.draw(st.integers(0, min(context - 1, 3)))
     chunk = data.draw(st.sampled_from([1, 3, 7]))
-    layout = RingLayout.of(config, context, sinks, overflow, chunk)
+    layout = RingLayout.of(config, context, sinks, overflow, chunk=chunk)
     rng = np.random.default_rng(data.draw(st.integers(0, 999)))
-    sequences = [(RingCache(config, layout, "f32"), [])]
+    sequences = [(backend.new_ring(layout, "f32"), [])]
     for _ in range(data.draw(st.integers(1, 7))):
         which = data.draw(st.integers(0, len(sequences) - 1))
         ring, ids = sequences[which]
@@ -91,7 +103,7 @@ def _step_all(config, weights, backend, sequences, which, rng, chunk, context, s
 def test_who_filled_the_ring_makes_no_difference(backends, chunks, context, sinks):
     config, weights, backend = backends["local and global layers"]
     ids = np.random.default_rng(1).integers(0, config.d_vocab, 30).tolist()
-    ring = RingCache(config, RingLayout.of(config, context, sinks, "slide", 30), "f32")
+    ring = backend.new_ring(RingLayout.of(config, context, sinks, "slide", chunk=max(chunks)), "f32")
     got, at = [], 0
     for n in chunks:
         got.append(run_step(backend, [(ring, ids[at : at + n], "all")]))
@@ -103,7 +115,7 @@ def test_who_filled_the_ring_makes_no_difference(backends, chunks, context, sink
 @pytest.mark.parametrize("overflow", ["stop", "slide"])
 @pytest.mark.parametrize("sinks", [0, 1, 3])
 def test_slots_of_what_a_chunk_may_see_are_all_different(overflow, sinks):
-    config, _ = random_model(0, windows=(4, None, 50))
+    config, _ = plain_model(0, windows=(4, None, 50))
     for context in (4, 9, 20):
         layout = RingLayout.of(config, context, sinks, overflow, chunk=6)
         for layer, recipe in zip(layout.layers, config.layers, strict=True):
@@ -121,9 +133,9 @@ def test_slots_of_what_a_chunk_may_see_are_all_different(overflow, sinks):
 @settings(max_examples=100, deadline=None)
 def test_rewind_keeps_exactly_when_every_visible_key_is_held(context, written, wanted):
     """A plain set of what the slots hold says whether the cut is exact."""
-    config, _ = random_model(0, windows=(3, None))
+    config, _ = plain_model(0, windows=(3, None))
     layout = RingLayout.of(config, context, 0, "slide", chunk=1)
-    ring = RingCache(config, layout, "f32")
+    ring = host_ring(config, layout)
     held = [{} for _ in layout.layers]
     for position in range(written):
         ring.reserve(1)
@@ -139,7 +151,7 @@ def test_rewind_keeps_exactly_when_every_visible_key_is_held(context, written, w
 
 
 def test_a_ring_is_sized_by_the_smaller_of_window_and_context():
-    config, _ = random_model(0, windows=(512, 4, None))
+    config, _ = plain_model(0, windows=(512, 4, None))
     layout = RingLayout.of(config, 16, overflow="stop", chunk=4)
     assert [(layer.capacity, layer.slots) for layer in layout.layers] == [(16, 16), (4, 7), (16, 16)]
     sliding = RingLayout.of(config, 16, 2, "slide", chunk=4)
@@ -152,28 +164,28 @@ def test_a_ring_is_sized_by_the_smaller_of_window_and_context():
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_one_allocation_of_the_size_that_was_told(dtype):
-    config, _ = random_model(0, windows=(4, None), d_k=6, d_v=10)
+    config, _ = plain_model(0, windows=(4, None), d_k=6, d_v=10)
     layout = RingLayout.of(config, 10, chunk=3)
-    ring = RingCache(config, layout, dtype)
-    arrays = [*ring.keys, *ring.values]
+    ring = host_ring(config, layout, dtype)
+    arrays = arrays_of(ring)
     assert all(array.ctypes.data % 64 == 0 for array in arrays)
     assert len({id(array.base) for array in arrays}) == 1
-    assert sum(array.nbytes for array in arrays) <= layout.nbytes(config, dtype) <= ring.nbytes
-    assert [array.shape for array in ring.keys] == [(2, 6, 6), (2, 10, 6)]
-    assert [array.shape for array in ring.values] == [(2, 6, 10), (2, 10, 10)]
+    assert sum(array.nbytes for array in arrays) <= host_bytes(config, layout, dtype) <= ring.memory.nbytes
+    assert [array.shape for array in ring.memory.keys] == [(2, 6, 6), (2, 10, 6)]
+    assert [array.shape for array in ring.memory.values] == [(2, 6, 10), (2, 10, 10)]
 
 
 def test_a_fork_copies_the_slots_in_use_and_no_others():
-    config, _ = random_model(0, windows=(4, None))
+    config, _ = plain_model(0, windows=(4, None))
     for length in (0, 1, 5, 9, 30):
-        ring = RingCache(config, RingLayout.of(config, 12, overflow="slide", chunk=1), "f32")
-        for array in (*ring.keys, *ring.values):
+        ring = host_ring(config, RingLayout.of(config, 12, overflow="slide", chunk=1))
+        for array in arrays_of(ring):
             array[...] = np.arange(1, array.size + 1).reshape(array.shape)
         for _ in range(length):
             ring.reserve(1)
             ring.append([3])
         copy = ring.fork()
-        for mine, theirs in zip([*ring.keys, *ring.values], [*copy.keys, *copy.values], strict=True):
+        for mine, theirs in zip(arrays_of(ring), [*copy.memory.keys, *copy.memory.values], strict=True):
             used = min(length, mine.shape[1])
             assert np.array_equal(theirs[:, :used], mine[:, :used])
             assert not theirs[:, used:].any()
@@ -191,15 +203,15 @@ def test_a_fork_copies_the_slots_in_use_and_no_others():
     ],
 )
 def test_impossible_wishes_are_named(wish, says):
-    config, _ = random_model(0)
+    config, _ = plain_model(0)
     with pytest.raises(RingletError, match=says):
-        RingLayout.of(config, **wish)
+        RingLayout.of(config, **wish, chunk=4)
 
 
 def test_a_batch_refuses_what_a_kernel_could_not_survive():
-    config, _ = random_model(0)
+    config, _ = plain_model(0)
     layout = RingLayout.of(config, 8, chunk=4)
-    ring = RingCache(config, layout, "f32")
+    ring = host_ring(config, layout)
     for ids, says in [
         ([40], "outside the vocabulary of 40"),
         ([-1], "token id -1"),
@@ -207,7 +219,7 @@ def test_a_batch_refuses_what_a_kernel_could_not_survive():
         ([0] * 5, "5 tokens"),
     ]:
         with pytest.raises(RingletError, match=says):
-            Batch.of([(ring, ids, "last")])
+            Batch.of([(ring, ids, "last")], config.d_vocab)
     with pytest.raises(RingletError, match="once"):
-        Batch.of([(ring, [1], "last"), (ring, [2], "last")])
+        Batch.of([(ring, [1], "last"), (ring, [2], "last")], config.d_vocab)
     assert ring.length == 0

@@ -38,7 +38,7 @@ def random_ids(library: tokenizers.Tokenizer, seed: int, count: int = 300) -> li
     return [[rng.randint(0, top) for _ in range(rng.randint(0, 12))] for _ in range(count)]
 
 
-def random_texts(seed: int, count: int) -> list[str]:
+def random_strings(seed: int, count: int) -> list[str]:
     rng = random.Random(seed)
     blocks = [
         (0, 0x80),
@@ -54,7 +54,7 @@ def random_texts(seed: int, count: int) -> list[str]:
 
 def test_ids_are_the_library_s(pair):
     ours, library = pair
-    for text in [*CORPUS, *random_texts(seed=1, count=200), ""]:
+    for text in [*CORPUS, *random_strings(seed=1, count=200), ""]:
         for add_special in (True, False):
             assert (
                 ours.encode(text, add_special=add_special) == library.encode(text, add_special_tokens=add_special).ids
@@ -107,7 +107,7 @@ def mixes_characters_and_invalid_bytes(library: tokenizers.Tokenizer, ids: list[
 
 def test_decode_is_the_library_s(pair):
     ours, library = pair
-    encoded = [library.encode(text).ids for text in [*CORPUS, *random_texts(seed=2, count=100)]]
+    encoded = [library.encode(text).ids for text in [*CORPUS, *random_strings(seed=2, count=100)]]
     for ids in [*encoded, *random_ids(library, seed=3)]:
         if not mixes_characters_and_invalid_bytes(library, [i for i in ids if i not in ours.special_ids]):
             assert ours.decode(ids) == library.decode(ids)

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
+from random_models import random_model, rope_of
 
 from ringlet.core.backend import Backend
 from ringlet.core.batch import Batch
-from ringlet.core.config import LayerConfig, ModelConfig, Rope
+from ringlet.core.config import LayerConfig, ModelConfig
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.ring_cache import RingLayout
-from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+from ringlet.core.weights import ModelWeights
 from ringlet.plugins.backends.numpy import NumpyBackend
 from ringlet.tokenization.codec import ByteCodec
 from ringlet.tokenization.tokenizer import Tokenizer
@@ -46,45 +47,10 @@ class Bytes(ByteCodec):
         return bytes([token_id]) if 0 <= token_id < EOS else b"<last>" if token_id == LAST else b""
 
 
-def random_model(seed: int = 0, scale: float = 1.0, window: int | None = None) -> tuple[ModelConfig, ModelWeights]:
-    """Two layers, four heads, two K/V heads."""
-    rng = np.random.default_rng(seed)
-
-    def matrix(n_rows: int, n_columns: int) -> Matrix:
-        return Matrix.from_float(rng.normal(0, scale * n_columns**-0.5, (n_rows, n_columns)).astype(np.float32))
-
-    d_model, d_k, d_ff = 32, 8, 48
-    rope = Rope(tuple(float(100.0 ** (-i / 4)) for i in range(4)), "halves")
-    config = ModelConfig(
-        architecture="random",
-        d_model=d_model,
-        d_k=d_k,
-        d_v=d_k,
-        d_ff=d_ff,
-        d_vocab=D_VOCAB,
-        n_layers=2,
-        n_heads=4,
-        n_kv_heads=2,
-        context_length=512,
-        layers=(LayerConfig(window, rope), LayerConfig(None, rope)),
-        score_scale=d_k**-0.5,
-    )
-    ones = np.ones(d_model, np.float32)
-    layers = tuple(
-        LayerWeights(
-            W_q=matrix(4 * d_k, d_model),
-            W_k=matrix(2 * d_k, d_model),
-            W_v=matrix(2 * d_k, d_model),
-            W_o=matrix(d_model, 4 * d_k),
-            W_up=matrix(d_ff, d_model),
-            W_gate=matrix(d_ff, d_model),
-            W_down=matrix(d_model, d_ff),
-            attention_norm=ones,
-            feed_forward_norm=ones,
-        )
-        for _ in range(2)
-    )
-    return config, ModelWeights(matrix(D_VOCAB, d_model), matrix(D_VOCAB, d_model), ones, layers)
+def byte_model(seed: int = 0, scale: float = 1.0, window: int | None = None) -> tuple[ModelConfig, ModelWeights]:
+    """A random model with an id for each token of `Bytes`, and some beyond; its first layer may have a window."""
+    layers = tuple(LayerConfig(reach, rope_of(8)) for reach in (window, None))
+    return random_model(seed, scale=scale, d_model=32, d_ff=48, d_vocab=D_VOCAB, context_length=512, layers=layers)
 
 
 class Recorded(NumpyBackend):
@@ -129,18 +95,18 @@ def pipeline_of(
 ) -> Pipeline:
     tokenizer = Tokenizer(Bytes(), eos_ids=eos_ids)
     model = SimpleNamespace(config=backend.config, weights=backend.weights, tokenizer=tokenizer, name="tiny")
-    layout = RingLayout.of(backend.config, context, sinks, overflow, chunk)
+    layout = RingLayout.of(backend.config, context, sinks, overflow, chunk=chunk)
     return Pipeline(model, backend, layout, backend.kv_dtype, PluginManager())
 
 
 def random_pipeline(scale: float = 1.0, window: int | None = None, **layout: object) -> Pipeline:
-    return pipeline_of(Recorded(*random_model(scale=scale, window=window)), **layout)
+    return pipeline_of(Recorded(*byte_model(scale=scale, window=window)), **layout)
 
 
 def told_pipeline(prompt: str | bytes, completion: str | bytes | Sequence[int], **layout: object) -> Pipeline:
     """After this prompt the model says this completion, then its end token."""
     ids = [*as_ids(prompt), *as_ids(completion)]
-    return pipeline_of(Told(*random_model(), ids), **layout)
+    return pipeline_of(Told(*byte_model(), ids), **layout)
 
 
 def as_ids(text: str | bytes | Sequence[int]) -> list[int]:

@@ -78,8 +78,8 @@ class NumpyBackend(Backend):
         for ring, start, stop in zip(batch.rings, batch.starts, batch.starts[1:], strict=False):
             layout, at = ring.layout.layers[index], batch.positions[start:stop]
             slots = layout.slot(at)
-            ring.keys[index][:, slots] = K[start:stop].swapaxes(0, 1)
-            ring.values[index][:, slots] = V[start:stop].swapaxes(0, 1)
+            ring.memory.keys[index][:, slots] = K[start:stop].swapaxes(0, 1)
+            ring.memory.values[index][:, slots] = V[start:stop].swapaxes(0, 1)
             O_heads[start:stop] = self.attend(index, layout, ring, Q[start:stop], at)
         return self.project(O_heads.reshape(n, -1), layer.W_o, layer.b_o)
 
@@ -94,8 +94,8 @@ class NumpyBackend(Backend):
         held = np.arange(layout.first_visible(int(at[0])), int(at[-1]) + 1)
         sinks = np.arange(min(layout.sinks, int(at[-1]) + 1))
         slots = np.concatenate([layout.slot(sinks), layout.slot(held)])
-        K = ring.keys[index][:, slots].astype(np.float32)  # (n_kv_heads, keys, d_k)
-        V = ring.values[index][:, slots].astype(np.float32)
+        K = ring.memory.keys[index][:, slots].astype(np.float32)  # (n_kv_heads, keys, d_k)
+        V = ring.memory.values[index][:, slots].astype(np.float32)
         Q_ring = by_group(rotate(Q, at, rope), group)  # (n_kv_heads, group, n, d_k)
         Q_sinks = by_group(rotate(Q, np.minimum(at, layout.capacity - 1), rope), group)
         K = K[:, None]

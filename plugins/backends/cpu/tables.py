@@ -143,12 +143,14 @@ class RingTable:
     """A ring as records, and the rotations that its sinks need beside those of the tokens."""
 
     def __init__(self, ring: RingCache, model: ModelTable) -> None:
-        self._memory = ring.keys, ring.values
+        self._memory = ring.memory
+        if len(ring.layout.layers) != model.config.n_layers:
+            raise ValueError(f"a ring of {len(ring.layout.layers)} layers, the model has {model.config.n_layers}")
         self.capacity = max(layer.capacity for layer in ring.layout.layers)
         self.table = np.zeros(len(ring.layout.layers), records.RING_LAYER)
         rotations: dict[tuple[int, int], int] = {}
         for index, (record, layer) in enumerate(zip(self.table, ring.layout.layers, strict=True)):
-            keys, values = ring.keys[index], ring.values[index]
+            keys, values = ring.memory.keys[index], ring.memory.values[index]
             self._check(keys, layer.slots, model.config.d_k, model.config)
             self._check(values, layer.slots, model.config.d_v, model.config)
             if not (
