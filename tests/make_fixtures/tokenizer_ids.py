@@ -29,6 +29,10 @@ from ringlet.tokenization.pre_tokenizers import PRE_TOKENIZERS  # noqa: E402
 FIXTURES = TESTS / "fixtures" / "tokenizers"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+NAMES_IN_FULL = (
+    "default", "gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "deepseek-llm", "deepseek-coder", "starcoder",
+    "refact", "falcon", "mpt", "command-r", "gpt-4o",
+)  # fmt: skip
 CORPUS = [*WRITTEN.values(), *random_texts(200, seed=23)]
 
 
@@ -154,8 +158,8 @@ def main() -> None:
     cases["sentencepiece"] = ("sentencepiece", {})
     cases["sentencepiece without prefix"] = ("sentencepiece", no_prefix)
     cases["space_mark_pairs"] = ("space_mark_pairs", {"add_bos_token": False})
-    in_full = {f"byte_pairs {pre}" for pre in ("default", "llama-bpe", "qwen2", "smollm")}
-    # Names that split in the same way as an earlier one get fewer texts.
+    in_full = {f"byte_pairs {pre}" for pre in NAMES_IN_FULL}
+    # Of the others, names that split in the same way as an earlier one get fewer texts.
     first_names = {
         f"byte_pairs {pre}" for pre in {kind: pre for pre, kind in reversed(PRE_TOKENIZERS.items())}.values()
     }
