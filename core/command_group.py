@@ -31,7 +31,7 @@ class CommandState:
     """What every command finds in `ctx.obj`. plugin_files: those named by --plugin."""
 
     plugin_files: tuple[str, ...] = ()
-    _commands: dict[str, click.Command] | None = field(default=None, repr=False)
+    _commands: Mapping[str, click.Command] | None = field(default=None, repr=False)
 
     def plugin_commands(self, taken: Collection[str]) -> Mapping[str, click.Command]:
         """The plugins' commands by name, asked for once, so that a faulty plugin is reported once."""

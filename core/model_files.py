@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -12,12 +11,11 @@ from ringlet.core.config import ModelConfig
 from ringlet.core.config_reader import ConfigReader
 from ringlet.core.errors import FormatError
 from ringlet.core.formats.gguf import GGUFFile
+from ringlet.core.formats.json_object import read_json_object
 from ringlet.core.formats.safetensors import open_safetensors
 from ringlet.core.formats.tensor import StoredTensor
 from ringlet.core.weight_loading import load_weights
 from ringlet.core.weights import ModelWeights
-
-LARGEST_CONFIG = 1 << 24  # bytes
 
 
 def load_directory(
@@ -25,6 +23,8 @@ def load_directory(
 ) -> tuple[ModelConfig, ModelWeights]:
     """From config.json and safetensors."""
     file = directory / "config.json"
+    if not file.is_file():
+        raise FormatError(f"{directory}: no config.json in this directory: it is not a model")
     values = read_json_object(file)
     kind = values.get("model_type")
     if not isinstance(kind, str):
@@ -78,18 +78,3 @@ def find_table(
                 return architecture, table
             known.update(table.names)
     raise FormatError(f"{file}: the architecture {kind!r} is not supported; known are {', '.join(sorted(known))}")
-
-
-def read_json_object(file: Path) -> dict:
-    """The object that a JSON file holds; FormatError where there is none."""
-    if not file.is_file():
-        raise FormatError(f"{file.parent}: no {file.name} in this directory: it is not a model")
-    if file.stat().st_size > LARGEST_CONFIG:
-        raise FormatError(f"{file}: more than {LARGEST_CONFIG >> 20} MiB: it is not a configuration")
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{file}: not valid JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise FormatError(f"{file}: a JSON object is needed")
-    return values

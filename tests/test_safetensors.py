@@ -164,10 +164,10 @@ def test_directory_without_weights(tmp_path):
 
 GOOD = place("F32", [2], 0, 8)
 DAMAGED = {
-    "JSON": (b"{", "the header is not valid JSON"),
-    "not UTF-8": (b'{"\xff": 1}', "the header is not valid JSON"),
-    "nested": (b"[" * 100_000, "the header is not valid JSON"),
-    "a list": ([1], "the header is not a JSON object"),
+    "JSON": (b"{", "the header: not valid JSON"),
+    "not UTF-8": (b'{"\xff": 1}', "the header: not valid JSON"),
+    "nested": (b"[" * 100_000, "the header: not valid JSON"),
+    "a list": ([1], "the header: a JSON object is needed"),
     "name twice": (b'{"w": 1, "w": 1}', "a name appears twice"),
     "entry": ({"w": 3}, "the entry of tensor 'w' is damaged"),
     "no dtype": ({"w": {"shape": [2], "data_offsets": [0, 8]}}, "the entry of tensor 'w' is damaged"),
@@ -202,7 +202,7 @@ def test_damaged_header(tmp_path, case):
         (struct.pack("<Q", 2**64 - 1) + b"{}", "a header of 18446744073709551615 bytes does not fit"),
         (struct.pack("<Q", 3) + b"{}", "a header of 3 bytes does not fit"),
         (b"GGUF" + bytes(40), "a header of 1179993927 bytes does not fit"),
-        (struct.pack("<Q", 0) + bytes(40), "the header is not valid JSON"),
+        (struct.pack("<Q", 0) + bytes(40), "the header: not valid JSON"),
     ],
 )
 def test_foreign_files(tmp_path, content, words):

@@ -48,8 +48,8 @@ class SpaceMarkPairCodec(GGUFCodec):
     invalid = "ringlet_replace_each_byte"
 
     def __init__(self, vocabulary: GGUFVocabulary) -> None:
-        vocabulary.flags.pop("add_bos_token", None)  # some files say false and mean true; llama.cpp hears true
-        super().__init__(vocabulary, adds_bos=True)
+        # Some files say that a text does not begin with bos, and mean that it does; so llama.cpp hears it.
+        super().__init__(vocabulary, adds_bos=True, heeds_bos_flag=False)
         ids = _usable_ids(vocabulary, self.special_ids)
         self._library = tokenizers.Tokenizer(_merges_model(vocabulary, ids, byte_fallback=True))
 

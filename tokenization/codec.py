@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ringlet.tokenization.streaming import ByteStreamDecoder, StreamDecoder
 
@@ -79,3 +80,13 @@ class ByteCodec(Codec):
             return data.decode()
         except UnicodeDecodeError:
             return f"<{data.hex(' ').upper()}>"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A codec, and what the files around it say of its tokens; see `ringlet.tokenization.tokenizer.Tokenizer`."""
+
+    codec: Codec
+    bos_id: int | None = None
+    eos_ids: frozenset[int] = frozenset()
+    chat_templates: Mapping[str, str] = field(default_factory=dict)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ringlet.core.errors import FormatError
-from ringlet.tokenization.codec import Codec
+from ringlet.core.formats.json_object import read_json_object
+from ringlet.tokenization.codec import Codec, Vocabulary
 from ringlet.tokenization.huggingface import open_tokenizer_json
 
 
-def open_directory(directory: Path) -> tuple[Codec, int | None, set[int], dict[str, str]]:
-    """The codec, bos_id, eos_ids and chat templates. Raises FormatError for a missing or broken file."""
+def open_directory(directory: Path) -> Vocabulary:
+    """Raises FormatError for a missing or broken file."""
     if not directory.is_dir():
         raise FormatError(f"{directory}: no such directory")
     codec = open_tokenizer_json(directory / "tokenizer.json")
@@ -25,7 +25,8 @@ def open_directory(directory: Path) -> tuple[Codec, int | None, set[int], dict[s
         "config.json text_config": config.get("text_config"),
     }
 
-    eos_ids, bos_ids = set(), []
+    eos_ids: set[int] = set()
+    bos_ids: list[int] = []
     for where, values in numbered.items():
         if isinstance(values, dict):
             eos_ids.update(_ids(values, "eos_token_id", f"{directory}: {where}"))
@@ -33,19 +34,11 @@ def open_directory(directory: Path) -> tuple[Codec, int | None, set[int], dict[s
     eos_ids.update(_named(codec, names, "eos_token"))
     bos_ids = [*_named(codec, names, "bos_token"), *bos_ids]
     bos_id = next((i for i in bos_ids if codec.token_text(i) is not None), None)
-    return codec, bos_id, eos_ids, _chat_templates(directory, names)
+    return Vocabulary(codec, bos_id, frozenset(eos_ids), _chat_templates(directory, names))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not readable as JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise FormatError(f"{path}: a JSON object is needed")
-    return value
+    return read_json_object(path) if path.is_file() else {}
 
 
 def _ids(values: dict[str, Any], key: str, where: str) -> list[int]:

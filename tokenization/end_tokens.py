@@ -6,6 +6,8 @@ apply, are those of llama.cpp's src/llama-vocab.cpp (`llama_vocab::impl::load`, 
 
 from __future__ import annotations
 
+import numpy as np
+
 from ringlet.tokenization.gguf_vocabulary import CONTROL, NORMAL, USER_DEFINED, GGUFVocabulary
 
 ENDS = (
@@ -37,9 +39,9 @@ FILL_IN_ENDS = ("fim_pad", "fim_rep", "fim_sep")
 SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # parts of an answer in gpt-oss's format
 
 
-def settle_ends(vocabulary: GGUFVocabulary) -> frozenset[int]:
-    """The ids that end a generation; corrects `vocabulary.kinds` in place."""
-    ids, kinds, named = vocabulary.ids, vocabulary.kinds, dict(vocabulary.named_ids)
+def settle_ends(vocabulary: GGUFVocabulary) -> tuple[frozenset[int], np.ndarray]:
+    """The ids that end a generation, and the kinds of all tokens, corrected."""
+    ids, kinds, named = vocabulary.ids, vocabulary.kinds.copy(), dict(vocabulary.named_ids)
     for role, texts in FILL_IN.items():
         token_id = next((ids[text] for text in texts if text in ids), None)
         if role not in named and token_id is not None:
@@ -62,4 +64,4 @@ def settle_ends(vocabulary: GGUFVocabulary) -> frozenset[int]:
     if (has("<|tool_response>") or has("<|plamo:eos|>")) and has("</s>"):  # there it is HTML
         ends.discard(ids["</s>"])
         kinds[ids["</s>"]] = NORMAL
-    return frozenset(ends)
+    return frozenset(ends), kinds

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ringlet.tokenization.byte_pairs import BytePairCodec, SpaceMarkPairCodec
+from ringlet.tokenization.codec import Vocabulary
 from ringlet.tokenization.end_tokens import settle_ends
-from ringlet.tokenization.gguf_codec import GGUFCodec
 from ringlet.tokenization.gguf_vocabulary import GGUFVocabulary, read_vocabulary
 from ringlet.tokenization.sentencepiece import SentencePieceCodec
 
@@ -18,24 +19,22 @@ CODECS: dict[str, type[BytePairCodec] | type[SpaceMarkPairCodec] | type[Sentence
 SENTENCEPIECE_IDS = {"bos": 1, "eos": 2}  # what llama.cpp takes where the file names none
 
 
-def open_vocabulary(
-    metadata: Mapping[str, object], name: str
-) -> tuple[GGUFCodec, int | None, frozenset[int], dict[str, str]]:
-    """The codec, bos_id, eos_ids and chat templates. Raises FormatError for a vocabulary that is broken or unknown."""
-    vocabulary = read_vocabulary(metadata, name)
-    if vocabulary.model not in CODECS:
+def open_vocabulary(metadata: Mapping[str, object], name: str) -> Vocabulary:
+    """Raises FormatError for a vocabulary that is broken or unknown."""
+    found = read_vocabulary(metadata, name)
+    if found.model not in CODECS:
         known = ", ".join(CODECS)
-        raise vocabulary.error(f"tokenizer.ggml.model is {vocabulary.model!r}: this version knows {known}")
-    if vocabulary.model == "llama":
-        _take_defaults(vocabulary)
-    ends = settle_ends(vocabulary)
-    return CODECS[vocabulary.model](vocabulary), vocabulary.named_ids.get("bos"), ends, _chat_templates(metadata)
+        raise found.error(f"tokenizer.ggml.model is {found.model!r}: this version knows {known}")
+    if found.model == "llama":
+        found = _with_defaults(found)
+    ends, kinds = settle_ends(found)
+    codec = CODECS[found.model](replace(found, kinds=kinds))
+    return Vocabulary(codec, found.named_ids.get("bos"), ends, _chat_templates(metadata))
 
 
-def _take_defaults(vocabulary: GGUFVocabulary) -> None:
-    for role, token_id in SENTENCEPIECE_IDS.items():
-        if token_id < len(vocabulary.tokens):
-            vocabulary.named_ids.setdefault(role, token_id)
+def _with_defaults(vocabulary: GGUFVocabulary) -> GGUFVocabulary:
+    defaults = {role: token_id for role, token_id in SENTENCEPIECE_IDS.items() if token_id < len(vocabulary.tokens)}
+    return replace(vocabulary, named_ids=defaults | vocabulary.named_ids)
 
 
 def _chat_templates(metadata: Mapping[str, object]) -> dict[str, str]:

@@ -17,16 +17,17 @@ SPACE_MARK = "▁"  # U+2581, a space in SentencePiece's vocabularies
 class GGUFCodec(ByteCodec):
     """Cuts whole tokens out of a text as llama.cpp does: the longest first, each wherever it stands in what is left.
 
-    adds_bos: whether a text begins with the bos token where the file does not say.
+    adds_bos: whether a text begins with the bos token where the file does not say. heeds_bos_flag: whether it is heard.
     """
 
-    def __init__(self, vocabulary: GGUFVocabulary, adds_bos: bool) -> None:
+    def __init__(self, vocabulary: GGUFVocabulary, adds_bos: bool, heeds_bos_flag: bool = True) -> None:
         self._tokens, self._ids, self._kinds = vocabulary.tokens, vocabulary.ids, vocabulary.kinds
         self.special_ids = frozenset(self._of_kind(CONTROL, UNKNOWN))
         self._whole = _TokenFinder(self._tokens[i] for i in self._of_kind(USER_DEFINED))
         self._whole_and_special = _TokenFinder(self._tokens[i] for i in self._of_kind(USER_DEFINED, CONTROL, UNKNOWN))
-        self._before = _edge(vocabulary, "bos", adds_bos)
-        self._after = _edge(vocabulary, "eos", False)
+        said = vocabulary.flags.get("add_bos_token") if heeds_bos_flag else None
+        self._before = _edge(vocabulary, "bos", said, adds_bos)
+        self._after = _edge(vocabulary, "eos", vocabulary.flags.get("add_eos_token"), False)
         self._bytes: dict[int, bytes] = {}
 
     @property
@@ -77,9 +78,8 @@ class GGUFCodec(ByteCodec):
         return self._tokens[token_id] if 0 <= token_id < self.n_tokens else None
 
 
-def _edge(vocabulary: GGUFVocabulary, role: str, default: bool) -> tuple[int, ...]:
-    """The token that begins or ends a text, or none."""
-    wanted = vocabulary.flags.get(f"add_{role}_token")
+def _edge(vocabulary: GGUFVocabulary, role: str, wanted: bool | None, default: bool) -> tuple[int, ...]:
+    """The token that begins or ends a text, or none. wanted: what the file says, None for nothing."""
     token_id = vocabulary.named_ids.get(role)
     if wanted and token_id is None:
         raise vocabulary.error(f"tokenizer.ggml.add_{role}_token is true, but no {role}_token_id says which token")

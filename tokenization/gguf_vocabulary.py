@@ -14,7 +14,7 @@ from ringlet.core.errors import FormatError
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class GGUFVocabulary:
     """name: what errors call the file. pre: "" where the file names no pre-tokenizer. kinds: one a token.
 

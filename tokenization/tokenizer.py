@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ringlet.core.errors import RingletError
-from ringlet.tokenization.codec import Codec
+from ringlet.tokenization.codec import Codec, Vocabulary
 from ringlet.tokenization.streaming import StreamDecoder
 
 
@@ -55,14 +55,18 @@ class Tokenizer:
         """From tokenizer.json and the configurations beside it."""
         from ringlet.tokenization.directory import open_directory
 
-        return cls(*open_directory(Path(path)))
+        return cls._of(open_directory(Path(path)))
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object], name: str = "the GGUF file") -> Tokenizer:
         """From a GGUF file's metadata; `name` is what errors call the file."""
         from ringlet.tokenization.gguf import open_vocabulary
 
-        return cls(*open_vocabulary(metadata, name))
+        return cls._of(open_vocabulary(metadata, name))
+
+    @classmethod
+    def _of(cls, vocabulary: Vocabulary) -> Tokenizer:
+        return cls(vocabulary.codec, vocabulary.bos_id, vocabulary.eos_ids, vocabulary.chat_templates)
 
     @property
     def n_tokens(self) -> int:

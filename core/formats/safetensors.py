@@ -7,7 +7,6 @@ to NumPy, so the header is read here, with that library's checks.
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TypeGuard
 
 from ringlet.core.errors import FormatError
 from ringlet.core.formats.file_bytes import file_bytes
+from ringlet.core.formats.json_object import parse_json_object, read_json_object
 from ringlet.core.formats.tensor import StoredTensor
 from ringlet.core.quantization import BLOCK_FORMATS
 
@@ -41,7 +41,7 @@ def open_safetensors(directory_or_file: str | Path, mmap: bool = True) -> dict[s
 
 
 def _open_shards(index: Path, mmap: bool) -> dict[str, StoredTensor]:
-    content = _parse_json(index, file_bytes(index, map_file=False).tobytes(), "the file")
+    content = read_json_object(index, LONGEST_HEADER)
     weight_map = content.get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise FormatError(f"{index}: 'weight_map' must map tensor names to file names")
@@ -65,7 +65,7 @@ def _open_file(path: Path, mmap: bool) -> dict[str, StoredTensor]:
     length = int.from_bytes(contents[:8].tobytes(), "little")
     if length > min(LONGEST_HEADER, len(contents) - 8):
         raise FormatError(f"{path}: a header of {length} bytes does not fit: not a safetensors file, or cut short")
-    header = _parse_json(path, contents[8 : 8 + length].tobytes(), "the header")
+    header = parse_json_object(contents[8 : 8 + length].tobytes(), f"{path}: the header")
     header.pop("__metadata__", None)
     data = contents[8 + length :]
     tensors, places = {}, [(0, 0)]
@@ -96,21 +96,3 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, .
 
 def _whole_numbers(value: object) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
-
-
-def _parse_json(path: Path, text: bytes, what: str) -> dict:
-    """A JSON object, without names that appear twice."""
-    try:
-        content = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: {what} is not valid JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise FormatError(f"{path}: {what} is not a JSON object")
-    return content
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        raise ValueError("a name appears twice")
-    return content

@@ -1,0 +1,42 @@
+"""JSON files and headers that hold an object; they are hostile until checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ringlet.core.errors import FormatError
+
+LARGEST_FILE = 1 << 24  # bytes
+
+
+def read_json_object(file: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
+    """What the file holds. Raises FormatError for a file that cannot be read, is larger, or holds no object."""
+    try:
+        if file.stat().st_size > largest:
+            raise FormatError(f"{file}: more than {largest >> 20} MiB: it is not a configuration")
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise FormatError(f"{file}: no such file") from None
+    except OSError as error:
+        raise FormatError(f"{file}: cannot be read: {error.strerror or error}") from None
+    return parse_json_object(data, str(file))
+
+
+def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
+    """The object that UTF-8 text is, in which no name appears twice. what: how the FormatError begins otherwise."""
+    try:
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{what}: not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise FormatError(f"{what}: a JSON object is needed")
+    return content
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name appears twice")
+    return content
