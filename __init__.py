@@ -6,28 +6,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringlet.core.architecture import Architecture, SourceTable
-    from ringlet.core.backend import Backend
+    from ringlet.core.architecture import Architecture, Key, SourceTable
+    from ringlet.core.backend import Backend, MachineLimits
     from ringlet.core.batch import Batch
+    from ringlet.core.common_names import HF_KEYS
     from ringlet.core.completion import Chunk, Completion
+    from ringlet.core.config import ModelConfig
     from ringlet.core.errors import PluginError, RingletError
     from ringlet.core.hookspecs import hookimpl
+    from ringlet.core.layers import GgufLayers, HuggingFaceLayers
     from ringlet.core.parameters import Parameter
     from ringlet.core.pipeline import Pipeline
+    from ringlet.core.ring_cache import RingCache, RingLayout, RingMemory
     from ringlet.core.sampling import SamplerChain, SamplerContext
+    from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
+    from ringlet.core.windows import window_but_every_nth, window_everywhere, window_in_late_layers
     from ringlet.tokenization.tokenizer import Tokenizer
 
     __version__: str
 
 __all__ = [
+    "HF_KEYS",
     "Architecture",
     "Backend",
     "Batch",
     "Chunk",
     "Completion",
+    "GgufLayers",
+    "HuggingFaceLayers",
+    "Key",
+    "LayerWeights",
+    "MachineLimits",
+    "Matrix",
+    "ModelConfig",
+    "ModelWeights",
     "Parameter",
     "Pipeline",
     "PluginError",
+    "RingCache",
+    "RingLayout",
+    "RingMemory",
     "RingletError",
     "SamplerChain",
     "SamplerContext",
@@ -35,6 +53,9 @@ __all__ = [
     "Tokenizer",
     "__version__",
     "hookimpl",
+    "window_but_every_nth",
+    "window_everywhere",
+    "window_in_late_layers",
 ]
 
 # Each name is imported when it is first asked for, so that the command line starts without NumPy.
@@ -44,15 +65,30 @@ _HOMES = {
     "Batch": "ringlet.core.batch",
     "Chunk": "ringlet.core.completion",
     "Completion": "ringlet.core.completion",
+    "GgufLayers": "ringlet.core.layers",
+    "HF_KEYS": "ringlet.core.common_names",
+    "HuggingFaceLayers": "ringlet.core.layers",
+    "Key": "ringlet.core.architecture",
+    "LayerWeights": "ringlet.core.weights",
+    "MachineLimits": "ringlet.core.backend",
+    "Matrix": "ringlet.core.weights",
+    "ModelConfig": "ringlet.core.config",
+    "ModelWeights": "ringlet.core.weights",
     "Parameter": "ringlet.core.parameters",
     "Pipeline": "ringlet.core.pipeline",
     "PluginError": "ringlet.core.errors",
+    "RingCache": "ringlet.core.ring_cache",
+    "RingLayout": "ringlet.core.ring_cache",
+    "RingMemory": "ringlet.core.ring_cache",
     "RingletError": "ringlet.core.errors",
     "SamplerChain": "ringlet.core.sampling",
     "SamplerContext": "ringlet.core.sampling",
     "SourceTable": "ringlet.core.architecture",
     "Tokenizer": "ringlet.tokenization.tokenizer",
     "hookimpl": "ringlet.core.hookspecs",
+    "window_but_every_nth": "ringlet.core.windows",
+    "window_everywhere": "ringlet.core.windows",
+    "window_in_late_layers": "ringlet.core.windows",
 }
 
 

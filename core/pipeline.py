@@ -264,7 +264,6 @@ def ring_layout(
     config: ModelConfig, context: int | None, sinks: int, overflow: str, chunk: int = USUAL_CHUNK
 ) -> RingLayout:
     """The layout for a context, or for the usual one. Raises RingletError for what cannot be."""
-    check_ring_options(context, sinks, overflow, chunk)
     if context is None:
         context = min(USUAL_CONTEXT, config.context_length)
     return RingLayout.of(config, context, sinks, overflow, chunk=min(chunk, context))

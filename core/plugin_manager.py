@@ -11,7 +11,6 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -217,7 +216,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], faults: Iterable[st
     return f"unknown {kind} {name!r}: {hint}{failed}"
 
 
-_managers: OrderedDict[object, PluginManager] = OrderedDict()
+_managers: dict[object, PluginManager] = {}
 _managers_lock = RLock()
 
 
@@ -230,12 +229,11 @@ def load_plugins(files: Iterable[str | Path] = ()) -> PluginManager:
     found = (*paths, *_plugins_variable())
     key = len(paths), tuple((path, file_stamp(path) if path.is_file() else None) for path in found)
     with _managers_lock:
-        if key not in _managers:
-            _managers[key] = PluginManager(paths)
-        _managers.move_to_end(key)
-        while len(_managers) > MOST_MANAGERS:
-            _managers.popitem(last=False)
-        return _managers[key]
+        manager = _managers.pop(key, None) or PluginManager(paths)
+        _managers[key] = manager  # at the end, so that the first is the one not used for longest
+        if len(_managers) > MOST_MANAGERS:
+            del _managers[next(iter(_managers))]
+        return manager
 
 
 def _resolved(file: str | Path) -> Path:

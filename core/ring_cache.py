@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ringlet.core.checks import check_ring_options
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
 
@@ -67,12 +68,7 @@ class RingLayout:
     @classmethod
     def of(cls, config: ModelConfig, context: int, sinks: int = 0, overflow: str = "stop", *, chunk: int) -> RingLayout:
         """Raises RingletError for a context, sinks or overflow that cannot be."""
-        if overflow not in ("stop", "slide"):
-            raise RingletError(f'overflow is {overflow!r}: "stop" or "slide" is needed')
-        if context < 1:
-            raise RingletError(f"context is {context}: 1 token or more is needed")
-        if not 0 <= sinks < context:
-            raise RingletError(f"sinks is {sinks}: from 0 to context - 1 ({context - 1}) are possible")
+        check_ring_options(context, sinks, overflow, chunk)
         if config.learned_positions and context > config.context_length:
             raise RingletError(
                 f"context is {context}: {config.architecture} learned {config.context_length} positions, not more"

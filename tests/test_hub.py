@@ -174,6 +174,7 @@ MODEL = {
     "tokenizer.json": b"{  }",
     "tokenizer_config.json": b"{   }",
     "chat_template.jinja": b"hello",
+    "additional_chat_templates/tools.jinja": b"hello tools",
     "model.safetensors.index.json": b"{    }",
     "model-00001-of-00002.safetensors": os.urandom(100),
     "model-00002-of-00002.safetensors": os.urandom(100),

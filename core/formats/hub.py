@@ -24,6 +24,7 @@ MODEL_FILES = [
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
     "model.safetensors.index.json",
     "model*.safetensors",
 ]
@@ -102,14 +103,16 @@ def _one_line_errors(repository: str, file: str | None) -> Iterator[None]:
         message = f"{constants.ENDPOINT} has no such model; if it is private, log in (`hf auth login`) or set HF_TOKEN"
     except (errors.LocalEntryNotFoundError, ConnectionError) as error:
         message = f"{_why_not_reached(error)}, and the cache {constants.HF_HUB_CACHE} does not hold all of the model"
-    except (errors.HfHubHTTPError, errors.HTTPError) as error:
+    except errors.HfHubHTTPError as error:
         message = f"{_why_not_reached(error)}; run it again, and the download resumes"
-    except OSError as error:
-        message = f"cannot write to the cache {constants.HF_HUB_CACHE}: {error.strerror or error}"
-        if error.errno == errno.ENOSPC:
-            message += "; make room, or set HF_HOME to a directory on another disk"
-    except Exception as error:  # a reply that is no Hub's, and whatever else the library does not foresee
-        message = f"the download from {constants.ENDPOINT} failed: {type(error).__name__}: {error}"
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            message = f"cannot write to the cache {constants.HF_HUB_CACHE}: {error.strerror or error}"
+            if error.errno == errno.ENOSPC:
+                message += "; make room, or set HF_HOME to a directory on another disk"
+        else:  # a connection that broke, a reply that is no Hub's, and whatever else the library does not foresee
+            fault = f"{type(error).__name__}: {error}"
+            message = f"the download from {constants.ENDPOINT} failed: {fault}; run it again, and it resumes"
     name = repository if file is None else f"{repository}:{file}"
     raise RingletError(f"{name}: {' '.join(message.split())}") from None
 
