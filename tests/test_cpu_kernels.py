@@ -161,15 +161,6 @@ def test_rotation(adjacent: bool, position: int) -> None:
     np.testing.assert_allclose(y, naive.rotate(x, position, tuple(frequencies), adjacent), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
-@pytest.mark.parametrize("n", [1, 15, 16, 33, 500])
-def test_shares_cover_all_rows_once(n: int, n_threads: int) -> None:
-    shares = [product.share.py_func(n, thread, n_threads) for thread in range(n_threads)]
-    covered = [row for start, stop in shares for row in range(start, stop)]
-    assert covered == list(range(n))
-    assert all(start % product.ROWS_A_SHARE == 0 for start, stop in shares if start < stop)
-
-
 def test_kernels_know_every_block_format() -> None:
     assert set(unpack.UNPACK) == set(BLOCK_FORMATS)
     assert {name for name, block in BLOCK_FORMATS.items() if block.n_weights > 1} == set(BYTE_FORMATS)

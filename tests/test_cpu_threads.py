@@ -19,13 +19,15 @@ from random_models import in_pieces, random_model, tokens
 from ringlet.core.ring_cache import RingLayout
 from ringlet.plugins.backends.cpu import CpuBackend
 from ringlet.plugins.backends.cpu import team as team_module
-from ringlet.plugins.backends.cpu.barrier import meet
 from ringlet.plugins.backends.cpu.compiling import entry_point
+from ringlet.plugins.backends.cpu.memory import load_i64, record_reader
+from ringlet.plugins.backends.cpu.records import WORK_BYTES
 from ringlet.plugins.backends.cpu.team import Team, usable_cores
+from ringlet.plugins.backends.cpu.work import atomic_add, finish, share_count, share_size, take, wait
 
 
-def workers() -> int:
-    return sum(thread.name.startswith("ringlet-") for thread in threading.enumerate())
+def workers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("ringlet-")}
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -35,10 +37,44 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
+N_PIECES, N_SHARES = 500, 7
+
+
+class Sums:
+    """A task of pieces of work whose shares each add one to a total, and a count of threads that went on too early."""
+
+    def __init__(self) -> None:
+        self.abandoned = np.zeros(1, np.int64)
+        self.totals, self.wrong = np.zeros(N_PIECES, np.int64), np.zeros(1, np.int64)
+        self.work = np.zeros(N_PIECES * WORK_BYTES // 8, np.int64)
+        self.address = id(self)
+        TASKS[self.address] = self
+
+
+TASKS: dict[int, Sums] = {}
+JOB = np.dtype([("abandoned", "i8")])
+
+
 @entry_point
-def meet_many_times(barrier, n_threads, times):
-    for _ in range(times):
-        meet(barrier, n_threads)
+def add_up(abandoned, work, totals, wrong):
+    job = abandoned_at(abandoned, 0)
+    for piece in range(N_PIECES):
+        here, total = work + piece * WORK_BYTES, totals + 8 * piece
+        while take(here) < N_SHARES:
+            atomic_add(total, 1)
+            finish(here)
+        wait(job, here, N_SHARES)
+        if load_i64(total) != N_SHARES:
+            atomic_add(wrong, 1)
+
+
+abandoned_at = record_reader(JOB)
+
+
+def add_up_task(thread: int, task_address: int) -> None:
+    task = TASKS[task_address]
+    holder = np.array([task.abandoned.ctypes.data])
+    add_up(*(array.ctypes.data for array in (holder, task.work, task.totals, task.wrong)))
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
@@ -72,51 +108,99 @@ def test_several_python_threads_may_ask_at_once() -> None:
 
 
 def test_threads_go_when_the_backend_does() -> None:
-    gc.collect()
-    wait_until(lambda: workers() == 0)
+    others = workers()
     config, weights = random_model()
     backend = CpuBackend(config, weights, 4)
     in_pieces(backend, backend.new_ring(RingLayout.of(config, 8, chunk=2), "f32"), [1, 2], [2])
-    assert workers() == 3
+    mine = workers() - others
+    assert len(mine) == 3
     del backend
     gc.collect()
-    wait_until(lambda: workers() == 0)
+    wait_until(lambda: not any(thread.is_alive() for thread in mine))
 
 
-def test_threads_meet_in_the_same_place_every_time() -> None:
-    team = Team(3, lambda thread, job: meet_many_times(job, 3, 3000))
-    team.run(team.ready())  # returns only if every meeting has let everyone go
+def test_every_share_is_done_once_and_before_anyone_goes_on() -> None:
+    team = Team(3, add_up_task)
+    for _ in range(20):
+        task = Sums()
+        team.run(task)
+        assert (task.totals == N_SHARES).all()
+        assert task.wrong[0] == 0
+
+
+def test_a_thread_that_lags_behind_is_not_waited_for() -> None:
+    held, entered = threading.Event(), threading.Event()
+
+    def step(thread: int, address: int) -> None:
+        if thread == 1 and address == first.address:
+            entered.set()
+            held.wait(30)
+        add_up_task(thread, address)
+
+    team, first, second = Team(2, step), Sums(), Sums()
+    team.run(first)
+    assert entered.wait(10)
+    team.run(second)  # while the worker is still in the first
+    assert (second.totals == N_SHARES).all()
+    held.set()
+    third = Sums()
+    team.run(third)
+    assert (first.totals == N_SHARES).all()
+    assert (third.totals == N_SHARES).all()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("unit", [1, 32])
+@pytest.mark.parametrize("n", [1, 15, 32, 33, 500])
+def test_shares_are_whole_units(n: int, unit: int, n_threads: int) -> None:
+    size = share_size.py_func(n, unit, n_threads)
+    count = share_count.py_func(n, size)
+    assert (count - 1) * size < n <= count * size
+    assert count == 1 if n_threads == 1 else size % unit == 0
+    assert n_threads == 1 or count <= 4 * n_threads
 
 
 def test_a_worker_that_fails_does_not_hang_the_others() -> None:
-    def step(thread: int, job: int) -> None:
-        if thread == 1 and job == 1:
+    def step(thread: int, address: int) -> None:
+        if thread == 1 and address == broken.address:
+            take_one(TASKS[address].work.ctypes.data)
             raise MemoryError("no more")
-        meet_many_times(barrier, 3, 100)
+        if address == broken.address:
+            wait_until(lambda: TASKS[address].work[0] > 0)
+        add_up_task(thread, address)
 
-    team = Team(3, step)
-    barrier = team.ready()
+    team, broken = Team(3, step), Sums()
     with pytest.raises(RuntimeError, match="a worker thread failed"):
-        team.run(1)
-    barrier = team.ready()
-    team.run(0)
+        team.run(broken)
+    whole = Sums()
+    team.run(whole)
+    assert (whole.totals == N_SHARES).all()
+
+
+@entry_point
+def take_one(work):
+    return take(work)
 
 
 def test_an_interrupted_caller_does_not_leave_workers_waiting() -> None:
-    def step(thread: int, job: int) -> None:
-        if thread == 0 and job == 1:
+    interrupted: set[int] = set()
+
+    def step(thread: int, address: int) -> None:
+        if thread == 0 and address in interrupted:
             raise KeyboardInterrupt
-        meet_many_times(barrier, 3, 100)
+        add_up_task(thread, address)
 
     before, team = workers(), Team(3, step)
-    for job in (1, 0, 1, 1, 0):
-        barrier = team.ready()
-        if job:
+    for fails in (True, False, True, True, False):
+        task = Sums()
+        if fails:
+            interrupted.add(task.address)
             with pytest.raises(KeyboardInterrupt):
-                team.run(job)
+                team.run(task)
         else:
-            team.run(job)
-    wait_until(lambda: workers() <= before + 2)
+            team.run(task)
+            assert (task.totals == N_SHARES).all()
+    wait_until(lambda: len(workers() - before) <= 2)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal to a process of one's own ends it on Windows")
@@ -127,7 +211,8 @@ def test_generation_goes_on_after_interrupts() -> None:
 
     def generate_until_interrupted(timer: threading.Timer) -> None:
         timer.start()
-        while True:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
             in_pieces(backend, backend.new_ring(layout, "f32"), ids, [50])
 
     for delay in np.linspace(0, 0.01, 12):

@@ -1,6 +1,6 @@
 """The backend `cpu`: Numba kernels, one idea a file.
 
-backend → tables, scratch, team → step → product, attention, elementwise → unpack, vector_math → simd, memory.
+backend → tables, scratch, team, machine_code → units → step → attention, elementwise, products → vectors, memory.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from ringlet.plugins.backends.cpu.attention_places import (
     piece_range,
     slot_of,
 )
-from ringlet.plugins.backends.cpu.barrier import meet
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.elementwise import copy, rms_norm, rotate, scale
 from ringlet.plugins.backends.cpu.memory import (
@@ -35,9 +34,11 @@ from ringlet.plugins.backends.cpu.memory import (
     store,
     store_f32,
 )
+from ringlet.plugins.backends.cpu.records import WORK_BYTES
 from ringlet.plugins.backends.cpu.simd import first_lane, splat
 from ringlet.plugins.backends.cpu.target import LANES
 from ringlet.plugins.backends.cpu.unpack import pack_row
+from ringlet.plugins.backends.cpu.work import finish, take, wait
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
@@ -84,25 +85,48 @@ def turn(job, model, layer, row, x):
 
 
 @kernel
-def attend(job_address, model, index, thread, memory):
-    """O_head of every token and head, the work shared out by token, K/V head and, where they are few, by piece."""
+def attend(job_address, model, index, memory, work):
+    """O_head of every token and head, shared out by token, K/V head and, where they are few, by piece.
+
+    Returns where the next piece of work is.
+    """
     job, n_groups = job_at(job_address, 0), model.n_kv_heads
+    n_pairs = job.n_tokens * n_groups
     if job.pieces == 0:
-        for work in range(thread, job.n_tokens * n_groups, job.n_threads):
-            attend_in_order(job_address, model, index, work // n_groups, work % n_groups, memory)
-        return
-    for work in range(thread, job.n_tokens * n_groups * job.pieces, job.n_threads):
-        pair, piece = work // job.pieces, work % job.pieces
-        token, group = pair // n_groups, pair % n_groups
-        place_address, position = ring_layer_address(layers_of(job, token), index), position_of(job, token)
-        place = ring_layer_at(place_address, 0)
-        start, stop = piece_range(place, position, piece)
-        if piece < count_pieces(place, position) and start < stop:
-            state = partial(job, model, pair, piece)
-            run_code(place.code, (job_address, place_address, token, group, piece, start, stop, memory, state))
-    meet(job.barrier, job.n_threads)
-    for work in range(thread, job.n_tokens * n_groups, job.n_threads):
-        merge_partials(job, model, index, work // n_groups, work % n_groups, memory)
+        pair = take(work)
+        while pair < n_pairs:
+            attend_in_order(job_address, model, index, pair // n_groups, pair % n_groups, memory)
+            finish(work)
+            pair = take(work)
+        wait(job, work, n_pairs)
+        return work + WORK_BYTES
+    share = take(work)
+    while share < n_pairs * job.pieces:
+        attend_one_piece(job_address, model, index, share // job.pieces, share % job.pieces, memory)
+        finish(work)
+        share = take(work)
+    wait(job, work, n_pairs * job.pieces)
+    work += WORK_BYTES
+    pair = take(work)
+    while pair < n_pairs:
+        merge_partials(job, model, index, pair // n_groups, pair % n_groups, memory)
+        finish(work)
+        pair = take(work)
+    wait(job, work, n_pairs)
+    return work + WORK_BYTES
+
+
+@kernel
+def attend_one_piece(job_address, model, index, pair, piece, memory):
+    """One piece of what a token's K/V head sees, if it has so many."""
+    job = job_at(job_address, 0)
+    token, group = pair // model.n_kv_heads, pair % model.n_kv_heads
+    place_address, position = ring_layer_address(layers_of(job, token), index), position_of(job, token)
+    place = ring_layer_at(place_address, 0)
+    start, stop = piece_range(place, position, piece)
+    if piece < count_pieces(place, position) and start < stop:
+        state = partial(job, model, pair, piece)
+        run_code(place.code, (job_address, place_address, token, group, piece, start, stop, memory, state))
 
 
 @kernel

@@ -34,6 +34,24 @@ def step_at(code: int) -> Step:
     return partial(function, ctypes.byref(unused), ctypes.byref(unused))
 
 
+class StepTask:
+    """A step's job, with memory of its own: a thread that lags behind in it reads nothing of a later step's."""
+
+    def __init__(self, common: np.ndarray, sizes: dict[str, int], arrays: dict[str, np.ndarray], kept: object) -> None:
+        self._job, self._kept = common.copy(), (arrays, kept)
+        job = self._job[0]
+        layers = int(job["n_layers"])
+        self._work = np.zeros(
+            records.WORK_BYTES * (records.WORKS_A_LAYER * layers + records.WORKS_BESIDE) // 8, np.int64
+        )
+        self.abandoned = np.zeros(1, np.int64)
+        for name, array in {**arrays, "work": self._work, "abandoned": self.abandoned}.items():
+            job[name] = address(array)
+        for name, size in sizes.items():
+            job[name] = size
+        self.address = address(self._job)
+
+
 class CpuBackend(Backend):
     """Numba kernels, any recipe that the `numpy` backend takes; importing this module does not import Numba.
 
@@ -57,8 +75,9 @@ class CpuBackend(Backend):
         self._scratch = Scratch(self._model, n_threads)
         self._team = Team(n_threads, step_at(codes["step"]))
         self._lock, self._process = threading.Lock(), os.getpid()
-        self._job = np.zeros(1, records.JOB)
+        self._job = np.zeros(1, records.JOB)  # what all steps have in common
         self._job["n_threads"], self._job["model"] = n_threads, address(self._model.record)
+        self._job["n_layers"] = config.n_layers
 
     def forward(self, batch: Batch) -> np.ndarray:
         with self._step_lock():
@@ -93,18 +112,11 @@ class CpuBackend(Backend):
             "logits": logits,
             "angle_rows": rotations.rows,
         }
-        self._in_use: object = batch, tables, arrays  # an interrupted step may run on for a moment
-        job = self._job[0]
-        job["barrier"] = self._team.ready()
         if self._scratch.make_room(n_tokens, len(rotations.rows), n_tokens * self.config.n_kv_heads * pieces):
             for name, place in self._scratch.places.items():
-                job[name] = place
-        for name, array in arrays.items():
-            job[name] = address(array)
-        job["n_tokens"], job["n_wanted"], job["n_angle_rows"] = n_tokens, len(wanted), len(rotations.rows)
-        job["pieces"] = pieces
-        self._team.run(address(self._job))
-        self._in_use = None
+                self._job[name] = place
+        sizes = {"n_tokens": n_tokens, "n_wanted": len(wanted), "n_angle_rows": len(rotations.rows), "pieces": pieces}
+        self._team.run(StepTask(self._job, sizes, arrays, (batch, tables, self._scratch.memory)))
         return logits
 
     def _checked_length(self, batch: Batch) -> int:

@@ -16,17 +16,9 @@ from ringlet.plugins.backends.cpu.records import PADDING
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, second_lane, splat, sums_of_four, third_lane
 from ringlet.plugins.backends.cpu.target import LANES
 
-ROWS_A_SHARE = 32  # a run of bytes, and whole panels
 ROWS = 4  # unpacked together; with TOKENS, what 16 vector registers hold
 TOKENS = 3
 ZERO = np.float32(0)
-
-
-@kernel
-def share(n, thread, n_threads):
-    """This thread's part of n rows, in whole multiples of ROWS_A_SHARE but for the last: from, to."""
-    units = -(-n // ROWS_A_SHARE)
-    return units * thread // n_threads * ROWS_A_SHARE, min(n, units * (thread + 1) // n_threads * ROWS_A_SHARE)
 
 
 def multiplier(unpack: Any) -> Any:

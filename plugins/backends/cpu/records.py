@@ -14,8 +14,9 @@ SEGMENT = 256  # positions that attention scores at a time; a context is split a
 VALUE_ROWS = 16  # values of a ring unpacked together
 ADDRESS = COUNT = CODE = "i8"
 
-# Byte offsets in the memory of a barrier, which begins with the arrivals
-MEETINGS, ABANDONED, FINISHED, BARRIER_BYTES = 64, 128, 192, 256
+# A piece of work (see `work`) has its shares taken at its address, its shares done DONE bytes on
+DONE, WORK_BYTES = 64, 128
+WORKS_A_LAYER, WORKS_BESIDE = 14, 4  # pieces of work in a layer of the step at most, and outside of the layers
 
 # Activations in bytes (see `byte_rows`): columns that weights share a scale over, and bytes of float32 beside them
 RUN, SCALES_BYTES, SUM_BYTES, HALF_SUMS_BYTES = 32, 32, 4, 8
@@ -107,7 +108,9 @@ ANGLE_ROW = _record(rope=COUNT, position=COUNT)  # a rotation that this step nee
 
 JOB = _record(
     n_threads=COUNT,
-    barrier=ADDRESS,
+    n_layers=COUNT,
+    abandoned=ADDRESS,  # int64, not 0 when nobody is to wait any more
+    work=ADDRESS,  # the counters of the first piece of work; the others follow
     model=ADDRESS,
     # The batch: int32 token_ids, int64 positions, int32 sequence (n_tokens,), int64 wanted (n_wanted,)
     n_tokens=COUNT,

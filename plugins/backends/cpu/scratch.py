@@ -35,8 +35,8 @@ class Scratch:
         sizes, thread = self._sizes(), self._thread_offsets()
         thread_bytes = thread.pop("thread_bytes")
         sizes["thread_memory"] = self.n_threads * thread_bytes // 4
-        self._memory = np.zeros(4 * sum(map(padded, sizes.values())) + ALIGNMENT, np.uint8)
-        at = self._memory.ctypes.data + -self._memory.ctypes.data % ALIGNMENT
+        self.memory = np.zeros(4 * sum(map(padded, sizes.values())) + ALIGNMENT, np.uint8)
+        at = self.memory.ctypes.data + -self.memory.ctypes.data % ALIGNMENT
         self.places = {"thread_bytes": thread_bytes, "angle_width": self.model.angle_width, **thread}
         for name, size in sizes.items():
             self.places[name] = at

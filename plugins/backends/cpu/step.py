@@ -1,7 +1,8 @@
 """A whole forward step in one compiled call, which every thread runs with its own number.
 
-Between two meetings each thread does its part of one thing: tokens where tokens are independent, rows of the weights in
-the products, heads in attention. Read `step` from top to bottom for the order, which is that of `backends/numpy.py`.
+The step is a row of pieces of work, each shared out anew (see `work`): rows of the weights in the products, tokens
+where tokens are independent, heads in attention. Read `step` from top to bottom for the order, which is that of
+`backends/numpy.py`. A share's result does not depend on who computes it, nor on how many threads there are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import numpy as np
 from ringlet.plugins.backends.cpu import elementwise
 from ringlet.plugins.backends.cpu.attention import attend, place_token
 from ringlet.plugins.backends.cpu.attention_places import padded_bytes
-from ringlet.plugins.backends.cpu.barrier import meet
 from ringlet.plugins.backends.cpu.byte_rows import fill_byte_row
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import (
@@ -24,10 +24,11 @@ from ringlet.plugins.backends.cpu.memory import (
     rope_at,
     run_code,
 )
-from ringlet.plugins.backends.cpu.product import share
-from ringlet.plugins.backends.cpu.records import RUN
+from ringlet.plugins.backends.cpu.records import RUN, WORK_BYTES
+from ringlet.plugins.backends.cpu.work import ROWS_A_SHARE, finish, share_count, share_size, take, wait
 
 ONE, ZERO = np.float32(1), np.float32(0)
+EMBED, PLACE, HEADS_TO_BYTES, ADD_ATTENTION, ADD_FEED_FORWARD, FINAL_NORM = range(6)
 
 
 @kernel
@@ -35,55 +36,80 @@ def step(thread, job_address):
     """Compute the job's logits, and write its keys and values into the rings. job_address: of a records.JOB."""
     job = job_at(job_address, 0)
     model = model_at(job.model, 0)
-    memory = job.thread_memory + thread * job.thread_bytes
-    fill_rotations(job, model, thread)
-    embed(job, model, thread)
-    meet(job.barrier, job.n_threads)
+    memory, work = job.thread_memory + thread * job.thread_bytes, job.work
+    work = fill_rotations(job, model, work)
+    work = for_tokens(EMBED, job, model, 0, job.n_tokens, memory, work)
     for index in range(model.n_layers):
         layer = layer_at(model.layers, index)
-        project(job, model, layer, thread, memory)
-        meet(job.barrier, job.n_threads)
-        for token in tokens_of(job.n_tokens, thread, job.n_threads):
-            place_token(job, model, layer, index, token, memory + job.thread_head)
-        meet(job.barrier, job.n_threads)
-        attend(job_address, model, index, thread, memory)
-        meet(job.barrier, job.n_threads)
+        work = project(job, layer, memory, work)
+        work = for_tokens(PLACE, job, model, index, job.n_tokens, memory, work)
+        work = attend(job_address, model, index, memory, work)
         if model.heads_row != 0:
-            for token in tokens_of(job.n_tokens, thread, job.n_threads):
-                to_bytes(model.heads_row, job.heads, model.n_heads * model.d_v, token, job.heads_bytes)
-            meet(job.barrier, job.n_threads)
-        product(job, layer.W_o, thread, job.heads, job.heads_bytes, job.n_tokens, memory, job.projected)
-        meet(job.barrier, job.n_threads)
-        add_attention(job, model, layer, thread)
-        meet(job.barrier, job.n_threads)
-        feed_forward(job, model, layer, thread, memory)
-        meet(job.barrier, job.n_threads)
-        product(job, layer.W_down, thread, job.hidden, job.hidden_bytes, job.n_tokens, memory, job.projected)
-        meet(job.barrier, job.n_threads)
-        add_feed_forward(job, model, layer, index, thread)
-        meet(job.barrier, job.n_threads)
-    final_norm(job, model, thread)
-    meet(job.barrier, job.n_threads)
-    logits(job, model, thread, memory)
-    meet(job.barrier, job.n_threads)
+            work = for_tokens(HEADS_TO_BYTES, job, model, index, job.n_tokens, memory, work)
+        work = product(job, layer.W_o, job.heads, job.heads_bytes, memory, job.projected, work)
+        work = for_tokens(ADD_ATTENTION, job, model, index, job.n_tokens, memory, work)
+        work = feed_forward(job, model, layer, memory, work)
+        work = product(job, layer.W_down, job.hidden, job.hidden_bytes, memory, job.projected, work)
+        work = for_tokens(ADD_FEED_FORWARD, job, model, index, job.n_tokens, memory, work)
+    work = for_tokens(FINAL_NORM, job, model, 0, job.n_wanted, memory, work)
+    logits(job, model, memory, work)
 
 
 @kernel
-def tokens_of(n_tokens, thread, n_threads):
-    """The tokens that are this thread's."""
-    return range(n_tokens * thread // n_threads, n_tokens * (thread + 1) // n_threads)
+def for_tokens(what, job, model, index, n_tokens, memory, work):
+    """One thing for each token, a share some tokens. Returns where the next piece of work is, as all of these do."""
+    size = share_size(n_tokens, 1, job.n_threads)
+    n_shares, share = share_count(n_tokens, size), take(work)
+    while share < n_shares:
+        for token in range(share * size, min(n_tokens, (share + 1) * size)):
+            do_token(what, job, model, index, token, memory)
+        finish(work)
+        share = take(work)
+    wait(job, work, n_shares)
+    return work + WORK_BYTES
 
 
 @kernel
-def product(job, matrix, thread, x, x_in_bytes, n_tokens, memory, out):
-    """out = x·W + b for this thread's rows of the matrix; x and out are padded rows of activations."""
-    multiply(job, matrix, thread, x, x_in_bytes, n_tokens, memory, out, padded_bytes(matrix.n_rows))
+def do_token(what, job, model, index, token, memory):
+    if what == EMBED:
+        embed(job, model, token)
+    elif what == PLACE:
+        place_token(job, model, layer_at(model.layers, index), index, token, memory + job.thread_head)
+    elif what == HEADS_TO_BYTES:
+        to_bytes(model.heads_row, job.heads, model.n_heads * model.d_v, token, job.heads_bytes)
+    elif what == ADD_ATTENTION:
+        add_attention(job, model, layer_at(model.layers, index), token)
+    elif what == ADD_FEED_FORWARD:
+        add_feed_forward(job, model, layer_at(model.layers, index), index, token)
+    else:
+        final_norm(job, model, token)
 
 
 @kernel
-def multiply(job, matrix, thread, x, x_in_bytes, n_tokens, memory, out, out_bytes):
-    """The same, out_bytes from token to token in `out`."""
-    start, stop = share(matrix.n_rows, thread, job.n_threads)
+def product(job, matrix, x, x_in_bytes, memory, out, work):
+    """out = x·W + b; x and out are padded rows of activations."""
+    out_bytes = padded_bytes(matrix.n_rows)
+    n_shares = multiply_shares(job, matrix, x, x_in_bytes, job.n_tokens, memory, out, out_bytes, work)
+    wait(job, work, n_shares)
+    return work + WORK_BYTES
+
+
+@kernel
+def multiply_shares(job, matrix, x, x_in_bytes, n_tokens, memory, out, out_bytes, work):
+    """The same, out_bytes from token to token in `out`, not waiting for the others. Returns the number of shares."""
+    size = share_size(matrix.n_rows, ROWS_A_SHARE, job.n_threads)
+    n_shares, share = share_count(matrix.n_rows, size), take(work)
+    while share < n_shares:
+        start, stop = share * size, min(matrix.n_rows, (share + 1) * size)
+        multiply(job, matrix, start, stop, x, x_in_bytes, n_tokens, memory, out, out_bytes)
+        finish(work)
+        share = take(work)
+    return n_shares
+
+
+@kernel
+def multiply(job, matrix, start, stop, x, x_in_bytes, n_tokens, memory, out, out_bytes):
+    """out[t, r] = x[t]·W[r] + b[r] for the rows from start to stop."""
     taken = x_in_bytes if matrix.takes_bytes else x
     rows, columns, panel = matrix.address, matrix.n_columns, memory + job.thread_rows
     run_code(matrix.code, (rows, matrix.row_bytes, columns, start, stop, taken, n_tokens, panel, out, out_bytes))
@@ -101,68 +127,96 @@ def to_bytes(row_bytes, rows, n_columns, token, byte_rows):
 
 
 @kernel
-def fill_rotations(job, model, thread):
+def fill_rotations(job, model, work):
     """cos and sin for every rotation that the step needs, once."""
-    for row in tokens_of(job.n_angle_rows, thread, job.n_threads):
-        angle_row = angle_row_at(job.angle_rows, row)
-        cos = job.angles + row * 2 * job.angle_width * 4
-        rope = rope_at(model.ropes, angle_row.rope)
-        elementwise.fill_angles(rope, angle_row.position, cos, cos + job.angle_width * 4)
+    size = share_size(job.n_angle_rows, 1, job.n_threads)
+    n_shares, share = share_count(job.n_angle_rows, size), take(work)
+    while share < n_shares:
+        for row in range(share * size, min(job.n_angle_rows, (share + 1) * size)):
+            angle_row = angle_row_at(job.angle_rows, row)
+            cos = job.angles + row * 2 * job.angle_width * 4
+            rope = rope_at(model.ropes, angle_row.rope)
+            elementwise.fill_angles(rope, angle_row.position, cos, cos + job.angle_width * 4)
+        finish(work)
+        share = take(work)
+    wait(job, work, n_shares)
+    return work + WORK_BYTES
 
 
 @kernel
-def embed(job, model, thread):
-    """Tokens to vectors, and the first norm."""
+def embed(job, model, token):
+    """A token to its vector, and the first norm."""
     width, matrix, positions = padded_bytes(model.d_model), model.embedding, model.positions
-    for token in tokens_of(job.n_tokens, thread, job.n_threads):
-        x, normed = job.x + token * width, job.normed + token * width
-        row = load_i32(job.token_ids + 4 * token)
-        run_code(matrix.code, (matrix.address + row * matrix.row_bytes, model.d_model, x))
-        if model.embedding_scale != ONE:
-            elementwise.scale(x, model.d_model, model.embedding_scale)
-        if positions.address != 0:
-            row = load_i64(job.positions + 8 * token)
-            run_code(positions.code, (positions.address + row * positions.row_bytes, model.d_model, normed))
-            elementwise.add(x, normed, model.d_model)
-        elementwise.norm(model, layer_at(model.layers, 0).attention_norm, x, normed)
-        to_bytes(model.normed_row, job.normed, model.d_model, token, job.normed_bytes)
+    x, normed = job.x + token * width, job.normed + token * width
+    row = load_i32(job.token_ids + 4 * token)
+    run_code(matrix.code, (matrix.address + row * matrix.row_bytes, model.d_model, x))
+    if model.embedding_scale != ONE:
+        elementwise.scale(x, model.d_model, model.embedding_scale)
+    if positions.address != 0:
+        row = load_i64(job.positions + 8 * token)
+        run_code(positions.code, (positions.address + row * positions.row_bytes, model.d_model, normed))
+        elementwise.add(x, normed, model.d_model)
+    norm(job, model, layer_at(model.layers, 0).attention_norm, x, token)
 
 
 @kernel
-def project(job, model, layer, thread, memory):
-    """Q, K and V of the normed residual."""
-    product(job, layer.W_q, thread, job.normed, job.normed_bytes, job.n_tokens, memory, job.q)
-    product(job, layer.W_k, thread, job.normed, job.normed_bytes, job.n_tokens, memory, job.k)
-    product(job, layer.W_v, thread, job.normed, job.normed_bytes, job.n_tokens, memory, job.v)
+def norm(job, model, weights, x, token):
+    """The norm of a token's residual, and its bytes."""
+    elementwise.norm(model, weights, x, job.normed + token * padded_bytes(model.d_model))
+    to_bytes(model.normed_row, job.normed, model.d_model, token, job.normed_bytes)
 
 
 @kernel
-def add_attention(job, model, layer, thread):
+def project(job, layer, memory, work):
+    """Q, K and V of the normed residual; none waits for another."""
+    x, bytes, n, next = job.normed, job.normed_bytes, job.n_tokens, WORK_BYTES
+    q, k, v = layer.W_q, layer.W_k, layer.W_v
+    n_q = multiply_shares(job, q, x, bytes, n, memory, job.q, padded_bytes(q.n_rows), work)
+    n_k = multiply_shares(job, k, x, bytes, n, memory, job.k, padded_bytes(k.n_rows), work + next)
+    n_v = multiply_shares(job, v, x, bytes, n, memory, job.v, padded_bytes(v.n_rows), work + 2 * next)
+    wait(job, work, n_q)
+    wait(job, work + next, n_k)
+    wait(job, work + 2 * next, n_v)
+    return work + 3 * next
+
+
+@kernel
+def add_attention(job, model, layer, token):
     """Add what attention returns to the residual, and norm for the feed-forward part, which in a parallel block sees
     the residual before."""
     width = padded_bytes(model.d_model)
-    for token in tokens_of(job.n_tokens, thread, job.n_threads):
-        x, normed, attended = job.x + token * width, job.normed + token * width, job.projected + token * width
-        if model.parallel:
-            elementwise.norm(model, layer.feed_forward_norm, x, normed)
-            elementwise.add(x, attended, model.d_model)
-        else:
-            if layer.attention_post_norm.weight != 0:
-                elementwise.norm(model, layer.attention_post_norm, attended, attended)
-            elementwise.add(x, attended, model.d_model)
-            elementwise.norm(model, layer.feed_forward_norm, x, normed)
-        to_bytes(model.normed_row, job.normed, model.d_model, token, job.normed_bytes)
+    x, attended = job.x + token * width, job.projected + token * width
+    if model.parallel:
+        norm(job, model, layer.feed_forward_norm, x, token)
+        elementwise.add(x, attended, model.d_model)
+    else:
+        if layer.attention_post_norm.weight != 0:
+            elementwise.norm(model, layer.attention_post_norm, attended, attended)
+        elementwise.add(x, attended, model.d_model)
+        norm(job, model, layer.feed_forward_norm, x, token)
 
 
 @kernel
-def feed_forward(job, model, layer, thread, memory):
-    """activation(x·W_gate) * (x·W_up), or activation(x·W_up), for this thread's part of d_ff."""
-    width = padded_bytes(model.d_ff)
-    start, stop = share(model.d_ff, thread, job.n_threads)
+def feed_forward(job, model, layer, memory, work):
+    """activation(x·W_gate) * (x·W_up), or activation(x·W_up), a share some of d_ff."""
+    size = share_size(model.d_ff, ROWS_A_SHARE, job.n_threads)
+    n_shares, share = share_count(model.d_ff, size), take(work)
+    while share < n_shares:
+        hide(job, model, layer, share * size, min(model.d_ff, (share + 1) * size), memory)
+        finish(work)
+        share = take(work)
+    wait(job, work, n_shares)
+    return work + WORK_BYTES
+
+
+@kernel
+def hide(job, model, layer, start, stop, memory):
+    """The hidden activations from start to stop."""
+    width, x, bytes, n = padded_bytes(model.d_ff), job.normed, job.normed_bytes, job.n_tokens
     up = job.up if model.gated else job.hidden
-    product(job, layer.W_up, thread, job.normed, job.normed_bytes, job.n_tokens, memory, up)
+    multiply(job, layer.W_up, start, stop, x, bytes, n, memory, up, width)
     if model.gated:
-        product(job, layer.W_gate, thread, job.normed, job.normed_bytes, job.n_tokens, memory, job.hidden)
+        multiply(job, layer.W_gate, start, stop, x, bytes, n, memory, job.hidden, width)
     for token in range(job.n_tokens):
         at = token * width + 4 * start
         elementwise.activate(model.activation, job.hidden + at, stop - start)
@@ -174,35 +228,37 @@ def feed_forward(job, model, layer, thread, memory):
 
 
 @kernel
-def add_feed_forward(job, model, layer, index, thread):
+def add_feed_forward(job, model, layer, index, token):
     """Add what the feed-forward part returns to the residual, and norm for the next layer's attention."""
     width = padded_bytes(model.d_model)
-    for token in tokens_of(job.n_tokens, thread, job.n_threads):
-        x, fed = job.x + token * width, job.projected + token * width
-        if layer.feed_forward_post_norm.weight != 0 and not model.parallel:
-            elementwise.norm(model, layer.feed_forward_post_norm, fed, fed)
-        elementwise.add(x, fed, model.d_model)
-        if index + 1 < model.n_layers:
-            elementwise.norm(model, layer_at(model.layers, index + 1).attention_norm, x, job.normed + token * width)
-            to_bytes(model.normed_row, job.normed, model.d_model, token, job.normed_bytes)
+    x, fed = job.x + token * width, job.projected + token * width
+    if layer.feed_forward_post_norm.weight != 0 and not model.parallel:
+        elementwise.norm(model, layer.feed_forward_post_norm, fed, fed)
+    elementwise.add(x, fed, model.d_model)
+    if index + 1 < model.n_layers:
+        norm(job, model, layer_at(model.layers, index + 1).attention_norm, x, token)
 
 
 @kernel
-def final_norm(job, model, thread):
+def final_norm(job, model, place):
     """The last norm, for the tokens whose logits are wanted, side by side."""
-    width = padded_bytes(model.d_model)
-    for place in tokens_of(job.n_wanted, thread, job.n_threads):
-        token = load_i64(job.wanted + 8 * place)
-        elementwise.norm(model, model.final_norm, job.x + token * width, job.normed + place * width)
-        to_bytes(model.normed_row, job.normed, model.d_model, place, job.normed_bytes)
+    token = load_i64(job.wanted + 8 * place)
+    norm(job, model, model.final_norm, job.x + token * padded_bytes(model.d_model), place)
 
 
 @kernel
-def logits(job, model, thread, memory):
+def logits(job, model, memory, work):
     """O_vocab = x·W_t + b_t, capped where the model caps it."""
-    out_bytes = 4 * model.W_t.n_rows
-    multiply(job, model.W_t, thread, job.normed, job.normed_bytes, job.n_wanted, memory, job.logits, out_bytes)
-    if model.logit_soft_cap != ZERO:
-        start, stop = share(model.W_t.n_rows, thread, job.n_threads)
-        for place in range(job.n_wanted):
-            elementwise.soft_cap(job.logits + place * out_bytes + 4 * start, stop - start, model.logit_soft_cap)
+    matrix, out_bytes = model.W_t, 4 * model.W_t.n_rows
+    size = share_size(matrix.n_rows, ROWS_A_SHARE, job.n_threads)
+    n_shares, share = share_count(matrix.n_rows, size), take(work)
+    while share < n_shares:
+        start, stop = share * size, min(matrix.n_rows, (share + 1) * size)
+        multiply(job, matrix, start, stop, job.normed, job.normed_bytes, job.n_wanted, memory, job.logits, out_bytes)
+        if model.logit_soft_cap != ZERO:
+            for place in range(job.n_wanted):
+                at = job.logits + place * out_bytes + 4 * start
+                elementwise.soft_cap(at, stop - start, model.logit_soft_cap)
+        finish(work)
+        share = take(work)
+    wait(job, work, n_shares)

@@ -10,19 +10,26 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-
-from ringlet.plugins.backends.cpu.records import ABANDONED, BARRIER_BYTES
 
 Step = Callable[[int, int], object]
 
 
-class Team:
-    """Runs `step(thread, job)` on all its threads at once; several Python threads may ask, one after the other.
+class Task(Protocol):
+    """What a step works on: `address` is that of its job, `abandoned` an int64 array of one, set when nobody is to wait
+    any more. The task holds on to all memory that the job names; a thread that lags behind holds on to the task."""
 
-    `barrier` is the address of the memory in which the step's threads meet; it changes when threads are made anew:
-    after a fork, and after a step that was interrupted.
+    address: int
+    abandoned: np.ndarray
+
+
+class Team:
+    """Runs `step(thread, address of the job)` on its threads at once; one caller at a time.
+
+    The caller's own run of the step returns when all its work is done, whoever did it. A thread that the system has put
+    aside may then still be inside, where it finds nothing left to do; the next task starts without it.
     """
 
     def __init__(self, n_threads: int, step: Step) -> None:
@@ -30,82 +37,90 @@ class Team:
         self._crew: _Crew | None = None
         self._leaving: _Crew | None = None
 
-    def ready(self) -> int:
-        """Have the threads there, asleep; returns the address of their barrier. The caller holds the backend's lock."""
+    def run(self, task: Task) -> None:
+        """Returns when the task is done. An interrupt gives it up on all threads and goes on to the caller."""
         if self._leaving is not None:
             self._leaving.join()  # they may still write to rings
             self._leaving = None
         if self._crew is None or self._crew.process != os.getpid():
             self._crew = _Crew(self.n_threads, self._step)
             weakref.finalize(self, self._crew.dismiss).atexit = False
-        return self._crew.barrier_address
-
-    def run(self, job: int) -> None:
-        """Returns when the step is done. An interrupt gives it up on all threads and goes on to the caller."""
         crew = self._crew
-        if crew is None:
-            raise RuntimeError("the team is not ready")
         try:
-            crew.start(job)
-            self._step(0, job)
+            crew.start(task)
+            self._step(0, task.address)
             if crew.failure is not None:
                 raise RuntimeError("a worker thread failed") from crew.failure
         except BaseException:
             self._crew, self._leaving = None, crew
-            crew.abandon()
+            task.abandoned[0] = 1
             crew.dismiss()
             raise
 
 
 class _Crew:
-    """The worker threads of one process, with the memory of their barrier."""
+    """The worker threads of one process."""
 
     def __init__(self, n_threads: int, step: Step) -> None:
-        self.process, self.step, self.job = os.getpid(), step, 0
-        self.failure: BaseException | None = None
-        self.dismissed = False
-        self._memory = np.zeros(BARRIER_BYTES + 64, np.uint8)
-        self.barrier_address = self._memory.ctypes.data + -self._memory.ctypes.data % 64
-        self._wake = [threading.Lock() for _ in range(1, n_threads)]
-        self._threads = []
-        for number, wake in enumerate(self._wake, start=1):
-            wake.acquire()
-            thread = threading.Thread(target=self._work, args=(number, wake), name=f"ringlet-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self.process, self.failure = os.getpid(), None
+        self._workers = [_Worker(self, number, step) for number in range(1, n_threads)]
 
-    def start(self, job: int) -> None:
-        self.job = job
-        for wake in self._wake:
-            wake.release()
+    failure: BaseException | None
 
-    def _work(self, number: int, wake: threading.Lock) -> None:
-        while True:
-            wake.acquire()
-            if self.dismissed:
-                return
-            try:
-                self.step(number, self.job)
-            except BaseException as failure:
-                self.failure = failure
-                self.abandon()
-
-    def abandon(self) -> None:
-        """Let every thread run through the barriers that are left."""
-        ctypes.c_int64.from_address(self.barrier_address + ABANDONED).value = 1
+    def start(self, task: Task) -> None:
+        """Set those to work who are asleep."""
+        for worker in self._workers:
+            worker.start(task)
 
     def dismiss(self) -> None:
         """Send the threads home once they have done what they are at."""
-        self.dismissed = True
         if self.process == os.getpid():
-            for wake in self._wake:
-                with suppress(RuntimeError):  # awake already
-                    wake.release()
+            for worker in self._workers:
+                worker.dismiss()
 
     def join(self) -> None:
         if self.process == os.getpid():
-            for thread in self._threads:
-                thread.join()
+            for worker in self._workers:
+                worker.thread.join()
+
+
+class _Worker:
+    """One thread; it sleeps while it has no task."""
+
+    def __init__(self, crew: _Crew, number: int, step: Step) -> None:
+        self._number, self._step, self._crew = number, step, weakref.ref(crew)
+        self._wake, self._task, self._dismissed = threading.Lock(), None, False
+        self._wake.acquire()
+        self.thread = threading.Thread(target=self._work, name=f"ringlet-{number}", daemon=True)
+        self.thread.start()
+
+    _task: Task | None
+
+    def start(self, task: Task) -> None:
+        if self._task is None:
+            self._task = task
+            self._wake.release()
+
+    def dismiss(self) -> None:
+        self._dismissed = True
+        with suppress(RuntimeError):  # awake already
+            self._wake.release()
+
+    def _work(self) -> None:
+        while True:
+            self._wake.acquire()
+            task = self._task
+            if task is not None:
+                try:
+                    self._step(self._number, task.address)
+                except BaseException as failure:
+                    crew = self._crew()
+                    if crew is not None:
+                        crew.failure = failure
+                    task.abandoned[0] = 1
+                self._task = task = None
+            if self._dismissed:
+                return
 
 
 def usable_cores() -> int:
