@@ -9,9 +9,11 @@ import numpy as np
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Matrix:
     """A weight matrix in its stored format, one row an output: ``y = x @ matrix.dequantize().T``.
+
+    It is equal to itself alone, and may be a key of a dict.
 
     The theory's W_q of shape (d_model, d_k) is this matrix transposed; files keep the output first.
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from naive import ByteActivations
 from random_models import ADJACENT, HALVES, assert_close, in_pieces, random_blocks, random_model, tokens
-from tiny_models import FORMS, open_tiny
 
 from ringlet.core.batch import Batch
 from ringlet.core.config import LayerConfig
@@ -57,14 +56,6 @@ def test_every_recipe_as_the_reference(recipe: dict) -> None:
     reference, one, two = (in_pieces(b, b.new_ring(layout, "f32"), ids, [31, 1, 5]) for b in backends)
     assert_close(one, reference)
     np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize(("name", "form"), FORMS)
-def test_models_as_transformers(name: str, form: str) -> None:
-    tiny = open_tiny(name, form)
-    backend = CpuBackend(tiny.config, tiny.weights, 2)
-    ring = backend.new_ring(RingLayout.of(tiny.config, len(tiny.ids), chunk=len(tiny.ids)), "f32")
-    assert_close(in_pieces(backend, ring, tiny.ids, [len(tiny.ids)]), tiny.logits, 1e-4)
 
 
 @pytest.mark.parametrize("name", BLOCK_FORMATS)

@@ -7,7 +7,6 @@ Read `forward`, `attention` and `attend`: sentence → tokens → embedding → 
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import numpy as np
 
@@ -28,12 +27,13 @@ class NumpyBackend(Backend):
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
         super().__init__(config, weights, threads)
-        self._unpack = cache(lambda matrix_id: self._matrices[matrix_id].dequantize().T)
-        self._matrices = {id(matrix): matrix for matrix in weights.matrices().values()}
+        self._unpacked: dict[Matrix, np.ndarray] = {}
 
     def unpacked(self, matrix: Matrix) -> np.ndarray:
         """The matrix as the theory writes it: float32 (inputs, outputs), for x·W."""
-        return self._unpack(id(matrix))
+        if matrix not in self._unpacked:
+            self._unpacked[matrix] = matrix.dequantize().T
+        return self._unpacked[matrix]
 
     def machine_limits(self) -> MachineLimits:
         from ringlet.plugins.backends.cpu.limits import machine_limits  # it runs on the same machine
