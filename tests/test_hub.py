@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from whole_models import split_into_shards, write_whole_directory, write_whole_gguf
 
 from ringlet.core.errors import RingletError
 from ringlet.core.formats import hub, source
@@ -193,6 +194,30 @@ def test_a_model_and_only_what_it_needs_then_offline(server, downloads):
     again, other = downloads(server.address, ("org/model", None), ("org/other", None), HF_HUB_OFFLINE="1")
     assert again == answer
     assert other["error"].startswith("org/other: HF_HUB_OFFLINE is set, and the cache ")
+
+
+def test_text_from_a_downloaded_model(server, tmp_path):
+    """In shards, and as a GGUF file: the same text as from the files themselves, and again without the Hub."""
+    folder = split_into_shards(write_whole_directory(tmp_path / "model"))
+    gguf_file = write_whole_gguf(tmp_path / "tiny.gguf")
+    files = [*folder.iterdir(), gguf_file]
+    server.repositories["org/tiny"] = {path.name: path.read_bytes() for path in files}
+    environment = own_environment(server.address, tmp_path / "cache")
+
+    def generated(model: str, **settings: str) -> list[int]:
+        command = [sys.executable, "-m", "ringlet.cli", "generate", "the ring", "--model", model, "--backend", "numpy"]
+        command += ["--sampler", "greedy", "--max-tokens", "12", "--ignore-eos", "--json"]
+        ran = subprocess.run(command, env=environment | settings, capture_output=True, timeout=120)
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        return json.loads(ran.stdout)["token_ids"]
+
+    expected = {"org/tiny": generated(str(folder)), "org/tiny:tiny.gguf": generated(str(gguf_file))}
+    assert all(len(ids) == 12 for ids in expected.values())
+    for settings in ({}, {"HF_HUB_OFFLINE": "1"}):
+        assert {model: generated(model, **settings) for model in expected} == expected
+        if not settings:
+            assert {"tokenizer.json", "tiny.gguf", "model-00003-of-00003.safetensors"} <= set(server.downloaded)
+            server.stop()
 
 
 def test_second_time_nothing_is_downloaded(server, downloads):
