@@ -33,9 +33,18 @@ def visible_positions(position: int, window: int | None, context: int, sinks: in
 
 
 def dense_logits(
-    config: ModelConfig, weights: ModelWeights, token_ids: list[int], *, context: int, sinks: int = 0
+    config: ModelConfig,
+    weights: ModelWeights,
+    token_ids: list[int],
+    *,
+    context: int,
+    sinks: int = 0,
+    half: bool = False,
 ) -> np.ndarray:
-    """float64 (len(token_ids), d_vocab): every position's logits, each query over its visible positions."""
+    """float64 (len(token_ids), d_vocab): every position's logits, each query over its visible positions.
+
+    half: keys and values are kept as a ring of float16 keeps them, a key rotated at its own position.
+    """
     x = weights.embedding.dequantize()[token_ids].astype(np.float64)
     n, group = len(token_ids), config.n_heads // config.n_kv_heads
     for layer, recipe in zip(weights.layers, config.layers, strict=True):
@@ -43,6 +52,8 @@ def dense_logits(
         Q = _times(h, layer.W_q).reshape(n, config.n_heads, config.d_k)
         K = _times(h, layer.W_k).reshape(n, config.n_kv_heads, config.d_k)
         V = _times(h, layer.W_v).reshape(n, config.n_kv_heads, config.d_v)
+        if half:
+            K, V = _rounded_keys(K, recipe.rope), V.astype(np.float16).astype(float)
         out = np.zeros((n, config.n_heads, config.d_v))
         for p in range(n):
             seen = visible_positions(p, recipe.window, context, sinks)
@@ -56,6 +67,15 @@ def dense_logits(
         gate = _times(h, layer.W_gate)
         x = x + _times(gate / (1 + np.exp(-gate)) * _times(h, layer.W_up), layer.W_down)
     return _times(_rms(x, weights.final_norm), weights.W_t)
+
+
+def _rounded_keys(K: np.ndarray, rope: Rope | None) -> np.ndarray:
+    """K (n, n_kv_heads, d_k) rotated at its own position, rounded to float16, and rotated back."""
+    rounded = np.empty_like(K)
+    for position, head in np.ndindex(K.shape[:2]):
+        stored = _rotate(K[position, head], position, rope).astype(np.float16).astype(float)
+        rounded[position, head] = _rotate(stored, -position, rope)
+    return rounded
 
 
 def _times(x: np.ndarray, W: Matrix) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Both backends against transformers on tiny models of every recipe: whole, chunked, beside others, in turning rings."""
+"""Both backends against transformers on tiny models of every recipe: whole, in chunks, in batches, in turning rings."""
 
 from __future__ import annotations
 
