@@ -66,7 +66,10 @@ def test_a_warm_start_imports_no_numba(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("damage", ["cut", "a flipped bit", "another CPU's", "another unit's", "no JSON", "empty"])
+@pytest.mark.parametrize(
+    "damage",
+    ["cut", "a flipped bit", "another symbol", "another CPU's", "another unit's", "no JSON", "a list", "empty"],
+)
 def test_what_cannot_be_trusted_is_compiled_again(folder: Path, damage: str) -> None:
     machine_code.machine_code([UNIT])
     file = folder / f"{UNIT}.o"
@@ -77,6 +80,8 @@ def test_what_cannot_be_trusted_is_compiled_again(folder: Path, damage: str) -> 
         {
             "cut": whole[:-10],
             "a flipped bit": whole[:-1] + bytes([whole[-1] ^ 1]),
+            "another symbol": json.dumps(head | {"symbol": "memcpy"}).encode() + b"\n" + code,
+            "a list": b"[]\n" + code,
             "another CPU's": json.dumps(head | {"made_from": "0"}).encode() + b"\n" + code,
             "another unit's": json.dumps(head | {"unit": "step"}).encode() + b"\n" + code,
             "no JSON": b"\x80" + whole,

@@ -25,7 +25,6 @@ from ringlet.core.user_cache import user_cache_folder
 _lock = threading.Lock()
 _addresses: dict[str, int] = {}
 _engines: list[object] = []  # they own the code
-_temporary: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def machine_code(names: Sequence[str]) -> dict[str, int]:
@@ -59,32 +58,31 @@ def made_from() -> str:
     return digest.hexdigest()[:24]
 
 
-@cache
-def kernels_folder() -> Path:
-    """Where code is kept; a folder of this process alone where there is no such place that is ours alone."""
+def kernels_folder() -> tuple[Path | None, str]:
+    """The folder of the user's cache where code is kept; or None, and why none can be trusted."""
     base = user_cache_folder()
-    if base is not None:
-        folder = base / "kernels" / made_from()
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_ours_alone(folder) and os.access(folder, os.W_OK):
-                return folder
-        except OSError:
-            pass
-    _temporary.append(tempfile.TemporaryDirectory(prefix="ringlet-kernels-"))
-    return Path(_temporary[-1].name)
+    if base is None:
+        return None, "there is no home; RINGLET_CACHE may name a folder"
+    folder = base / "kernels" / made_from()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours_alone(folder):
+            return None, f"others could have written to {folder}"
+    except OSError as error:
+        return None, f"{folder}: {error.strerror or error}"
+    return folder, ""
 
 
 def _is_ours_alone(folder: Path) -> bool:
     if not hasattr(os, "getuid"):
         return True  # Windows: the profile's folders are the user's
     status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022
 
 
 def write_unit(folder: Path, name: str, symbol: str, code: bytes) -> None:
     """Keep a unit's object code."""
-    head = {"unit": name, "made_from": made_from(), "symbol": symbol, "sha256": hashlib.sha256(code).hexdigest()}
+    head = {"unit": name, "made_from": made_from(), "symbol": symbol, "sha256": _digest(name, symbol, code)}
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=f"{name}.")
     try:
         with open(handle, "wb") as file:
@@ -98,18 +96,27 @@ def write_unit(folder: Path, name: str, symbol: str, code: bytes) -> None:
 def read_unit(folder: Path, name: str) -> tuple[str, bytes] | None:
     """A kept unit's symbol and object code; None where there is none that can be trusted."""
     try:
-        line, _, code = (folder / f"{name}.o").read_bytes().partition(b"\n")
+        path = folder / f"{name}.o"
+        if not path.is_file():  # a pipe would be waited for
+            return None
+        line, _, code = path.read_bytes().partition(b"\n")
         head = json.loads(line)
-        expected = {"unit": name, "made_from": made_from(), "sha256": hashlib.sha256(code).hexdigest()}
-        if expected.items() <= head.items():
-            return str(head["symbol"]), code
-    except (OSError, ValueError, KeyError, AttributeError):
+        symbol = head["symbol"]
+        if head == {"unit": name, "made_from": made_from(), "symbol": symbol, "sha256": _digest(name, symbol, code)}:
+            return symbol, code
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return None
 
 
+def _digest(name: str, symbol: str, code: bytes) -> str:
+    """SHA-256 of a unit with all that is said of it."""
+    return hashlib.sha256("\0".join((name, made_from(), symbol, "")).encode() + code).hexdigest()
+
+
 def _load(name: str) -> bool:
-    unit = read_unit(kernels_folder(), name)
+    folder, _ = kernels_folder()
+    unit = None if folder is None else read_unit(folder, name)
     if unit is not None:
         _install(name, *unit)
     return unit is not None
@@ -126,37 +133,46 @@ def _install(name: str, symbol: str, code: bytes) -> None:
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)
-    _addresses[name] = engine.get_function_address(symbol)
+    address = engine.get_function_address(symbol)
+    if address == 0:
+        raise RuntimeError(f"the compiled kernel {name} lacks its symbol")
+    _addresses[name] = address
 
 
 def _compile(names: list[str]) -> None:
     """Compile and load the units: the first, which is the largest, here, the others in a process beside this one."""
+    folder, why = kernels_folder()
+    if folder is not None and not os.access(folder, os.W_OK):
+        folder, why = None, f"{folder} is read-only"
+    if folder is None:
+        print(f"Warning: compiled kernels cannot be kept, the next start compiles again: {why}", file=sys.stderr)
     shown = sys.stderr is not None and sys.stderr.isatty()
     if shown:
         print(f"compiling {len(names)} kernels for this CPU, once …", end="", file=sys.stderr, flush=True)
-    helper = _helper(names[1:]) if len(names) > 1 and (os.cpu_count() or 1) > 1 else None
+    helper = _helper(folder, names[1:]) if folder is not None and len(names) > 1 and (os.cpu_count() or 1) > 1 else None
     for name in names[:1] if helper else names:
-        _compile_here(name)
+        _compile_here(name, folder)
     if helper:
         helper.wait()
         for name in names[1:]:
             if not _load(name):
-                _compile_here(name)
+                _compile_here(name, folder)
     if shown:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _compile_here(name: str) -> None:
+def _compile_here(name: str, folder: Path | None) -> None:
     from ringlet.plugins.backends.cpu.units import compile_unit
 
     symbol, code = compile_unit(name)
-    with suppress(OSError):  # a full disk costs the time again in the next process
-        write_unit(kernels_folder(), name, symbol, code)
+    if folder is not None:
+        with suppress(OSError):  # a full disk costs the time again in the next process
+            write_unit(folder, name, symbol, code)
     _install(name, symbol, code)
 
 
-def _helper(names: list[str]) -> subprocess.Popen[bytes] | None:
-    command = [sys.executable, "-m", "ringlet.plugins.backends.cpu.units", str(kernels_folder()), *names]
+def _helper(folder: Path, names: list[str]) -> subprocess.Popen[bytes] | None:
+    command = [sys.executable, "-m", "ringlet.plugins.backends.cpu.units", str(folder), *names]
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     except OSError:
