@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import subprocess
@@ -11,8 +12,13 @@ import weakref
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from tiny_models import PLUGIN as PHI
+from whole_models import write_whole_directory
 
 from ringlet import PluginError, RingletError, SamplerChain
+from ringlet.cli import main
+from ringlet.core import plugin_manager
 from ringlet.core.plugin_manager import MOST_MANAGERS, PluginManager, load_plugins
 
 SAMPLER = """
@@ -90,6 +96,55 @@ def test_an_installed_package(package):
     manager, lines = silent()
     found = manager.find("sampler", "shiny")
     assert (found.origin, found.version, lines) == ("shiny", "1.2", [])
+
+
+BACKEND = """
+from ringlet import hookimpl
+from ringlet.plugins.backends.numpy import NumpyBackend
+
+class Twin(NumpyBackend):
+    name = "twin"
+    rank = 0
+
+@hookimpl
+def register_backends(register):
+    register(Twin)
+"""
+
+
+def outcomes(folder: Path, **environment: str) -> tuple[list[dict], dict, str]:
+    """What the command line lists, generates with the backend "twin", and says of the model's architecture."""
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(main, list(arguments), env=environment)
+        assert (done.exit_code, done.stderr) == (0, ""), done.output
+        return done.stdout
+
+    rows = json.loads(run("plugins", "list", "--json"))
+    options = ["--sampler", "greedy", "--max-tokens", "3", "--ignore-eos", "--json"]
+    completion = json.loads(run("generate", "the ring", "--model", str(folder), "--backend", "twin", *options))
+    return rows, completion, json.loads(run("inspect", str(folder), "--json"))["architecture"]
+
+
+def test_a_backend_and_an_architecture_from_the_environment(write, tmp_path):
+    folder = write_whole_directory(tmp_path / "phi", "phi")
+    files = [write("twin.py", BACKEND), str(PHI)]
+    rows, completion, architecture = outcomes(folder, RINGLET_PLUGINS=os.pathsep.join(files))
+    origins = {(row["kind"], row["name"]): row["origin"] for row in rows}
+    assert [origins["backend", "twin"], origins["architecture", "phi"]] == files
+    assert (len(completion["token_ids"]), architecture) == (3, "phi")
+
+
+def test_a_backend_and_an_architecture_from_installed_packages(package, tmp_path, monkeypatch):
+    folder = write_whole_directory(tmp_path / "phi", "phi")
+    package("twins", BACKEND, version="2.0")
+    package("phi_models", PHI.read_text(), version="0.3")
+    monkeypatch.setattr(plugin_manager, "_managers", {})  # packages are looked for once in a process
+    rows, completion, architecture = outcomes(folder)
+    found = {(row["kind"], row["name"]): (row["origin"], row["version"]) for row in rows}
+    assert found["backend", "twin"] == ("twins", "2.0")
+    assert found["architecture", "phi"] == ("phi_models", "0.3")
+    assert (len(completion["token_ids"]), architecture) == (3, "phi")
 
 
 def test_paths_in_the_environment(write, monkeypatch):
