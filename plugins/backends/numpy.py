@@ -13,7 +13,7 @@ import numpy as np
 from ringlet.core.backend import Backend, MachineLimits
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig, Rope
-from ringlet.core.hookspecs import hookimpl
+from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.ring_cache import LayerLayout, RingCache
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 
@@ -194,5 +194,5 @@ def by_group(Q: np.ndarray, group: int) -> np.ndarray:
 
 
 @hookimpl
-def register_backends(register) -> None:
+def register_backends(register: Register) -> None:
     register(NumpyBackend)
