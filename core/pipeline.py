@@ -235,9 +235,7 @@ class Pipeline:
     @cached_property
     def _removed_ids(self) -> np.ndarray:
         """Ids that have no token; they are never drawn."""
-        d_vocab, n_tokens = self.model.config.d_vocab, self.tokenizer.n_tokens
-        holes = (token_id for token_id in self.tokenizer.holes if token_id < d_vocab)
-        return np.array(sorted([*holes, *range(n_tokens, d_vocab)]), np.int64)
+        return np.array(self.tokenizer.ids_without_token(self.model.config.d_vocab), np.int64)
 
     def _prompt_ids(self, prompt: Any) -> list[int]:
         if not isinstance(prompt, str):

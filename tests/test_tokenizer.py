@@ -172,7 +172,7 @@ def test_the_embedded_model_s_facts():
     assert poet.has_token(6143)
     assert not poet.has_token(6144)
     assert not poet.has_token(-1)
-    assert poet.holes == frozenset()
+    assert poet.ids_without_token(6146) == [6144, 6145]
     assert poet.piece(poet.token_id("<0xE6>")) == "<E6>"
     assert poet.piece(2) == "<eos>"
 
@@ -184,17 +184,21 @@ def copy_of_poet(directory: Path, **files: object) -> Path:
     return directory
 
 
-def test_ids_between_tokens_are_holes(tmp_path):
+@pytest.mark.parametrize("largest", [10, 4_294_967_290])
+def test_ids_without_a_token_are_told_for_the_model_s_ids_alone(largest, tmp_path):
+    """However large an id the file names, what is listed is no longer than d_vocab."""
     description = json.loads((POET / "tokenizer.json").read_text(encoding="utf-8"))
-    description["model"]["vocab"] = {"a": 5, "b": 9}
+    description["model"]["vocab"] = {"a": 5, "b": 9, "c": largest + 1}
     description["model"]["merges"] = []
     description["added_tokens"][1:] = []
-    description["added_tokens"][0]["id"] = 10
+    description["added_tokens"][0]["id"] = largest
     description["post_processor"] = None
     (tmp_path / "tokenizer.json").write_text(json.dumps(description))
     tokenizer = Tokenizer.from_directory(tmp_path)
-    assert tokenizer.holes == {index for index in range(tokenizer.n_tokens) if not tokenizer.has_token(index)}
-    assert {0, 1, 6, 8} <= tokenizer.holes
+    assert tokenizer.n_tokens > largest
+    missing = tokenizer.ids_without_token(9)
+    assert missing == [index for index in range(9) if not tokenizer.has_token(index)]
+    assert {0, 1, 6, 8} <= set(missing)
 
 
 def test_every_end_that_the_files_name_counts(tmp_path):

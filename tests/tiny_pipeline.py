@@ -29,8 +29,10 @@ class Bytes(ByteCodec):
     """A token for each byte, EOS, and one named <last>."""
 
     n_tokens = LAST + 1
-    holes = frozenset({HOLE})
     special_ids = frozenset({EOS})
+
+    def ids_without_token(self, limit: int) -> list[int]:
+        return [HOLE, *super().ids_without_token(limit)]
 
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         return list(text.encode())

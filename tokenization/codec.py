@@ -12,8 +12,7 @@ from ringlet.tokenization.streaming import ByteStreamDecoder, StreamDecoder
 class Codec(ABC):
     """Text to ids and ids to text. `ringlet.tokenization.tokenizer.Tokenizer` is its face to the user.
 
-    n_tokens: every token's id is below it. holes: ids below it that have no token. special_ids: control tokens, which
-    text is never made of.
+    n_tokens: every token's id is below it. special_ids: control tokens, which text is never made of.
     """
 
     special_ids: frozenset[int]
@@ -22,9 +21,9 @@ class Codec(ABC):
     @abstractmethod
     def n_tokens(self) -> int: ...
 
-    @property
-    def holes(self) -> frozenset[int]:
-        return frozenset()
+    def ids_without_token(self, limit: int) -> list[int]:
+        """Those below `limit`, which is a model's d_vocab: a file's own ids may be as large as it likes."""
+        return list(range(self.n_tokens, limit))
 
     @abstractmethod
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:

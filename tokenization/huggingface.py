@@ -78,9 +78,8 @@ class HuggingFaceCodec(Codec):
     def n_tokens(self) -> int:
         return max(self._known_ids, default=-1) + 1
 
-    @cached_property
-    def holes(self) -> frozenset[int]:
-        return frozenset(range(self.n_tokens)) - self._known_ids
+    def ids_without_token(self, limit: int) -> list[int]:
+        return sorted(set(range(limit)) - self._known_ids)
 
     def token_id(self, text: str) -> int | None:
         return self._library.token_to_id(text)

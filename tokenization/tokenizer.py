@@ -14,9 +14,9 @@ from ringlet.tokenization.streaming import StreamDecoder
 class Tokenizer:
     """Text to token ids and back.
 
-    n_tokens: every token's id is below it. holes: the ids below it that have no token. bos_id: the token that begins a
-    text, None where there is none. eos_ids: every token that ends a generation. special_ids: control tokens, which
-    `decode` skips. chat_templates: Jinja sources by name, the usual one "default".
+    n_tokens: every token's id is below it. bos_id: the token that begins a text, None where there is none. eos_ids:
+    every token that ends a generation. special_ids: control tokens, which `decode` skips. chat_templates: Jinja sources
+    by name, the usual one "default".
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Tokenizer:
     def n_tokens(self) -> int:
         return self._codec.n_tokens
 
-    @property
-    def holes(self) -> frozenset[int]:
-        return self._codec.holes
+    def ids_without_token(self, limit: int) -> list[int]:
+        """The ids below `limit` that have no token, in order."""
+        return self._codec.ids_without_token(limit)
 
     @property
     def chat_template(self) -> str | None:
