@@ -23,7 +23,7 @@ def test_kernels_for_another_cpu(name: str, features: str) -> None:
     if not all(host.get(feature[1:]) for feature in features.split(",") if feature):
         pytest.skip(f"this CPU lacks some of {features}")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    files = [str(TESTS / "test_cpu_kernels.py"), str(TESTS / "test_cpu_backend.py")]
+    files = [str(TESTS / f"test_cpu_{name}.py") for name in ("kernels", "byte_product", "backend")]
     environment = os.environ | {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
     done = subprocess.run(
         [*command, *files], env=environment, cwd=TESTS.parent, capture_output=True, text=True, check=False

@@ -32,15 +32,21 @@ from ringlet.plugins.backends.cpu.unpack_k import six_bit_minimum, six_bit_scale
 ONES = 0x0101010101010101  # times a byte: that byte eight times
 
 
-def format_of_8(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_factor: float = 1.0, **options: Any) -> Any:
-    """The format of blocks whose 8 runs have scales: block_scales(block) is d and m of all, as two f32x8; a minimum is
-    `m_factor` times m."""
-    factor = np.float32(m_factor)
+def run_adder(q: Any) -> Any:
+    """The kernel that adds a run's products to a sum; d: its scales, in the lanes of f32x8."""
 
     @kernel
     def add(row, run, d, x, n_columns, total):
         products = to_f32(dot(zeros_i32x8(), q(row, run), load_i8x32(x + RUN * run)))
         return fma(products, d * load_f32x8(x + n_columns + SCALES_BYTES * run), total)
+
+    return add
+
+
+def format_of_8(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_factor: float = 1.0, **options: Any) -> Any:
+    """The format of blocks whose 8 runs have scales: block_scales(block) is d and m of all, as two f32x8; a minimum is
+    `m_factor` times m."""
+    factor, add = np.float32(m_factor), run_adder(q)
 
     @kernel
     def row_sum(row, n_columns, x):
@@ -65,12 +71,7 @@ def format_of_8(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_fact
 
 def format_of_16(q: Any, block_bytes: int, scales: Any, block_scales: Any, m_factor: float = 1.0) -> Any:
     """The same where each half run has scales: block_scales(block) is d of the first 8 and of the other 8, and m."""
-    factor = np.float32(m_factor)
-
-    @kernel
-    def add(row, run, d, x, n_columns, total):
-        products = to_f32(dot(zeros_i32x8(), q(row, run), load_i8x32(x + RUN * run)))
-        return fma(products, d * load_f32x8(x + n_columns + SCALES_BYTES * run), total)
+    factor, add = np.float32(m_factor), run_adder(q)
 
     @kernel
     def row_sum(row, n_columns, x):
