@@ -15,7 +15,8 @@ import numpy as np
 from ringlet.core.config import LARGEST_SIZE
 from ringlet.core.errors import FormatError
 
-LARGEST_NUMBER = 1e300  # a larger whole number would not fit a float
+# Far beyond any model; what backends and formulas make of two such numbers still fits float32, or float64.
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-30, 1e30
 REQUIRED: Any = object()
 
 
@@ -50,8 +51,8 @@ class ConfigReader:
     def whole(self, key: str, default: Any = REQUIRED) -> Any:
         """A whole number from 1; where GGUF gives one for each layer, they must agree."""
         value = self.value(key, default)
-        if isinstance(value, (list, tuple, np.ndarray)) and len(value) and all(item == value[0] for item in value):
-            value = value[0]
+        if isinstance(value, (list, tuple, np.ndarray)) and len(value) and not np.ndim(value[0]):
+            value = value[0] if all(not np.ndim(item) and item == value[0] for item in value) else value
         if value is default:
             return value
         if not _is_number(value, (int, np.integer)) or not 1 <= value < LARGEST_SIZE:
@@ -59,12 +60,12 @@ class ConfigReader:
         return int(value)
 
     def number(self, key: str, default: Any = REQUIRED) -> Any:
-        """A positive, finite number."""
+        """A positive number within SMALLEST_NUMBER and LARGEST_NUMBER."""
         value = self.value(key, default)
         if value is default:
             return value
-        if not _is_number(value, (int, float, np.number)) or not 0 < value < LARGEST_NUMBER:
-            self.refuse(key, "a positive number is needed")
+        if not _is_number(value, (int, float, np.number)) or not SMALLEST_NUMBER <= value <= LARGEST_NUMBER:
+            self.refuse(key, f"a number from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g} is needed")
         return float(value)
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +141,22 @@ def test_the_files_are_good_until_they_are_spoilt(tmp_path: Path) -> None:
     for model in (write_whole_directory(tmp_path / "model"), write_whole_gguf(tmp_path / "model.gguf")):
         arguments = ["generate", "the ring", "--model", str(model), "--backend", "numpy", "--max-tokens", "2"]
         assert CliRunner().invoke(main, arguments).exit_code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    folder = write_whole_directory(tmp_path / "model")
+    (folder / name.replace(".index.json", "")).unlink()
+    os.mkfifo(folder / name)
+    refused(folder, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_or_a_device_in_place_of_a_model(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.gguf")
+    refused(tmp_path / "model.gguf", "not a regular file")
+    refused(Path("/dev/zero"), "not a regular file")
 
 
 def test_a_folder_that_is_empty_or_missing(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ HOSTILE_CONFIGS = [
     ("llama", {"rope_parameters": {"rope_type": "linear", "factor": -2}}, "rope_parameters.factor is -2"),
     ("llama", {"rope_parameters": {"rope_theta": 1e4, "mrope_section": [2, 2]}}, "rope_parameters.mrope_section"),
     ("llama", {"rope_parameters": {"rope_theta": 0}}, "rope_parameters.rope_theta is 0"),
-    ("llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e-300, "factor": 1e-200}},
-     "frequencies that are no numbers"),
+    ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 1e-200}}, "rope_parameters.factor is 1e-200"),
+    ("llama_yarn", {"rope_parameters": {"rope_type": "yarn", "factor": 2, "beta_slow": 1e-320}}, "beta_slow is 1e-320"),
     ("llama", {"rope_parameters": {"rope_theta": 1, "rope_type": "yarn", "factor": 2}}, "a base above 1"),
     ("llama_llama3",
      {"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4}},
@@ -274,10 +274,12 @@ HOSTILE_VALUES = [
     0.5,
     1 << 200,
     1e308,
+    1e-320,
     float("nan"),
     True,
     [],
     [1],
+    [[1, 2], [1, 2]],
     ["x"] * 7,
     {},
     {"rope_type": 3, "factor": []},
@@ -294,16 +296,19 @@ def refused_or_loaded(load: Callable[[], Any]) -> None:
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("name", ["llama_llama3", "qwen2_window", "gemma3", "gemma3_multimodal", "gpt2"])
+@pytest.mark.parametrize("name", ["llama_llama3", "llama_yarn", "qwen2_window", "gemma3", "gemma3_multimodal", "gpt2"])
 def test_no_value_of_any_key_ends_in_another_error(name: str, tmp_path: Path) -> None:
-    """Each key of config.json in turn says each hostile thing: the model loads or is refused, in one line."""
+    """Each key of config.json, and of the objects in it, says each hostile thing: the model loads or is refused."""
     known = architectures()
     shutil.copytree(FOLDER / name, tmp_path, dirs_exist_ok=True)
     values = json.loads((tmp_path / "config.json").read_text())
     for key in [*values, "a key\nof two lines"]:
         for hostile in HOSTILE_VALUES:
-            (tmp_path / "config.json").write_text(json.dumps(values | {key: hostile}))
-            refused_or_loaded(lambda: load_directory(tmp_path, known))
+            inner = values.get(key)
+            inner = inner if isinstance(inner, dict) else {}
+            for changed in [hostile, *({**inner, name: hostile} for name in inner)]:
+                (tmp_path / "config.json").write_text(json.dumps(values | {key: changed}))
+                refused_or_loaded(lambda: load_directory(tmp_path, known))
 
 
 @pytest.mark.parametrize("name", ["llama_yarn", "llama_llama3", "gemma3"])
@@ -312,6 +317,7 @@ def test_no_value_of_any_metadata_ends_in_another_error(name: str) -> None:
     opened = open_gguf(FOLDER / name / "model.gguf")
     values = {**opened.metadata}
     arrays = [np.array([1, 2]), np.array([[1], [1]]), np.zeros(0, np.float32), np.array([True] * 7), np.arange(99)]
+    arrays.append([np.array([1, 2]), np.array([1, 2])])  # an array of arrays, as the file's reader gives it
     for key in [*values, opened.metadata["general.architecture"] + ".a key\nof two lines"]:
         for hostile in [*HOSTILE_VALUES, *arrays]:
             changed = replace(opened, metadata=values | {key: hostile})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ringlet.core.errors import FormatError
+from ringlet.core.formats.file_bytes import check_regular
 
 LARGEST_FILE = 1 << 24  # bytes
 
@@ -14,6 +15,7 @@ LARGEST_FILE = 1 << 24  # bytes
 def read_json_object(file: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
     """What the file holds. Raises FormatError for a file that cannot be read, is larger, or holds no object."""
     try:
+        check_regular(file)
         if file.stat().st_size > largest:
             raise FormatError(f"{file}: more than {largest >> 20} MiB: it is not a configuration")
         data = file.read_bytes()
