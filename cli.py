@@ -6,13 +6,23 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
+from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
 try:
     import click
 
     from ringlet.core.command_group import CommandState, RootGroup
-    from ringlet.core.console import passing_lines, print_json, print_lines, read_text_argument, read_text_file, remark
+    from ringlet.core.console import (
+        passing_lines,
+        print_chunks,
+        print_json,
+        print_lines,
+        read_text_argument,
+        read_text_file,
+        remark,
+        warn,
+    )
     from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
     from ringlet.core.text_tables import size_text
 except ModuleNotFoundError as missing:
@@ -22,10 +32,11 @@ except ModuleNotFoundError as missing:
     sys.exit(2)
 
 if TYPE_CHECKING:
-    from ringlet.core.completion import Chunk
+    from ringlet.core.completion import Completion
     from ringlet.core.pipeline import Pipeline
 
 SHELLS = ("bash", "zsh", "fish")
+SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 Command = Callable[..., Any]
 
 
@@ -59,6 +70,9 @@ source_option = click.option(
     help="A GGUF file, a directory, or org/name[:file.gguf] from the Hub.  [default: the embedded model]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+parse_special_option = click.option(
+    "--parse-special", is_flag=True, help="Special tokens written in the text become their ids."
+)
 verbose_option = click.option(
     "--verbose", is_flag=True, help="Say on standard error what was chosen and how fast it went."
 )
@@ -73,7 +87,7 @@ loading_options = options(
     source_option,
     click.option("--backend", default="auto", show_default=True, help="cpu, numpy, or a plugin's; auto: the fastest."),
     click.option("--kv-dtype", default="auto", show_default=True, help="What the ring holds: f16 or f32."),
-    click.option("--quantize", metavar="FORMAT", help="Quantise weights at load."),
+    click.option("--quantize", metavar="FORMAT", help="Quantise weights at load (not available yet)."),
     click.option("--threads", type=int, help="Threads of the backend.  [default: its choice]"),
     click.option("--no-mmap", is_flag=True, help="Read the weights into memory instead of mapping the file."),
     ignored_keys_option,
@@ -92,7 +106,7 @@ ring_options = options(
 
 
 def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose: bool, **chosen: Any) -> Pipeline:
-    """The pipeline that the options ask for; says what it is."""
+    """The pipeline that the options ask for; says what it is, and what is odd about the options."""
     from ringlet.core.pipeline import Pipeline
 
     pipe = Pipeline.from_pretrained(model, mmap=not no_mmap, plugins=state.plugin_files, **chosen)
@@ -101,6 +115,11 @@ def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose
         f"({pipe.layout.context} tokens, {pipe.kv_dtype}), loaded in {pipe.load_seconds:.2f} s",
         verbose,
     )
+    layout, own_context = pipe.layout, pipe.model.config.context_length
+    if layout.context > own_context:
+        warn(f"the context {layout.context} is beyond the model's own {own_context}, where it may write nonsense")
+    if layout.sinks and layout.overflow == "stop":
+        warn("--sinks does nothing without --overflow slide")
     return pipe
 
 
@@ -109,6 +128,7 @@ def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose
     Examples:
       ringlet generate "《静夜思》" --seed 7
       ringlet generate - < prompt.txt
+      ringlet generate -- "- a text that begins with a dash"
       ringlet generate "def fib(n):" --model model.gguf --sampler "min_p=0.1,temperature=1.2"
       ringlet generate "Hello" --sampler temperature=0 --max-tokens 32 --json
     """
@@ -128,6 +148,7 @@ def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose
 @click.option("--max-tokens", type=int, default=MAX_TOKENS, show_default=True, help="Tokens to generate at most.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
+@parse_special_option
 @json_option
 @verbose_option
 @click.pass_obj
@@ -140,50 +161,48 @@ def generate(
     max_tokens: int,
     stop: tuple[str, ...],
     ignore_eos: bool,
+    parse_special: bool,
     as_json: bool,
     verbose: bool,
     **loading: Any,
 ) -> None:
     """Complete PROMPT, or standard input for "-"."""
     from ringlet.core.checks import check_text
+    from ringlet.core.completion import Completion
     from ringlet.core.generation_options import GenerationOptions
 
     text = read_text_argument(prompt)
+    seed = randbelow(SEEDS) if seed is None else seed
     check_text(text)  # this and the options before a model is loaded, perhaps downloaded
     GenerationOptions.checked(state.plugins, max_tokens, sampler, seed, stop, ignore_eos)
     pipe = open_pipeline(state, verbose=verbose, **loading)
+    ids = pipe.tokenizer.encode(text, parse_special=parse_special)
+    if max_tokens and pipe.layout.overflow == "stop" and len(ids) == pipe.layout.context:
+        warn(f"the prompt fills the context of {len(ids)} tokens: choose a larger --context, or --overflow slide")
+    with closing(pipe.stream(ids, max_tokens, sampler, seed, stop, ignore_eos)) as stream:
+        chunks = list(stream) if as_json else print_chunks(stream)
+    completion = Completion.of_chunks(chunks)
     if as_json:
-        print_json(pipe.generate(text, max_tokens, sampler, seed, stop, ignore_eos).to_dict())
-        return
-    written, last = "", None
-    with closing(pipe.stream(text, max_tokens, sampler, seed, stop, ignore_eos)) as chunks:
-        for last in chunks:
-            click.echo(last.text, nl=False)
-            written = last.text or written
-    if not written.endswith("\n"):
-        click.echo()
-    if last is not None:
-        remark(speed_text(last), verbose)
+        print_json(completion.to_dict())
+    remark(f"seed: {seed}; {speed_text(completion)}", verbose)
 
 
-def speed_text(last: Chunk) -> str:
-    """How a generation went, from its last chunk."""
-    usage, timings = last.usage, last.timings
-    if usage is None or timings is None:
-        return ""
+def speed_text(completion: Completion) -> str:
+    """How a generation went."""
+    usage = completion.usage
     parts = []
     for name, n_tokens in (("prompt", usage.prompt_tokens), ("generate", usage.completion_tokens)):
-        seconds = timings[name]
+        seconds = completion.timings[name]
         speed = f" ({n_tokens / seconds:.1f} tokens/s)" if seconds > 0 else ""
         parts.append(f"{name}: {n_tokens} tokens in {seconds:.2f} s{speed}")
-    return f"{'; '.join(parts)}; finish: {last.finish_reason}"
+    return f"{'; '.join(parts)}; finish: {completion.finish_reason}"
 
 
 @main.command(epilog='\b\nExample:\n  ringlet tokenize "我爱你"')
 @click.argument("text")
 @source_option
 @click.option("--no-special", is_flag=True, help="Without the tokens that the model wants around a text.")
-@click.option("--parse-special", is_flag=True, help="Special tokens written in the text become their ids.")
+@parse_special_option
 @json_option
 def tokenize(text: str, model: str | None, no_special: bool, parse_special: bool, as_json: bool) -> None:
     """Show the token ids of TEXT, or of standard input for "-"."""

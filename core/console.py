@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ringlet.core.errors import RingletError
+
+if TYPE_CHECKING:
+    from ringlet.core.completion import Chunk
 
 
 def read_text_argument(text: str) -> str:
@@ -57,6 +60,28 @@ def remark(text: str, verbose: bool) -> None:
     """A line for whoever watches: on standard error, where that is a terminal or the user wants it."""
     if verbose or sys.stderr.isatty():
         click.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """A line about what the user may not have meant; the command goes on."""
+    click.echo(f"Warning: {text}", err=True)
+
+
+def print_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Their texts as they come, and the end of the line; on a terminal an interrupt ends the line too."""
+    printed, written = [], ""
+    try:
+        for chunk in chunks:
+            click.echo(chunk.text, nl=False)
+            printed.append(chunk)
+            written = chunk.text or written
+    except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            click.echo()
+        raise
+    if not written.endswith("\n"):
+        click.echo()
+    return printed
 
 
 @contextmanager

@@ -75,6 +75,47 @@ def test_generate_says_what_it_does_on_standard_error_when_asked():
     assert "backend" not in result.stdout
 
 
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_run_without_a_seed_tells_the_seed_it_drew(as_json):
+    first = run("generate", "春", *NUMPY, "--max-tokens", "8", "--ignore-eos", "--verbose", *as_json)
+    seed = re.search(r"^seed: (\d+); prompt", first.stderr, re.MULTILINE)[1]
+    other = run("generate", "春", *NUMPY, "--max-tokens", "8", "--ignore-eos", "--verbose")
+    again = run("generate", "春", *NUMPY, "--max-tokens", "8", "--ignore-eos", "--seed", seed)
+    assert (json.loads(first.stdout)["text"] + "\n" if as_json else first.stdout) == again.stdout
+    assert f"seed: {seed};" not in other.stderr
+    assert again.stderr == ""
+
+
+def test_special_tokens_of_a_prompt_are_plain_text_unless_asked():
+    def prompt_tokens(*options: str) -> int:
+        found = run("generate", "春<eos>", *GREEDY, "--max-tokens", "0", "--json", *options)
+        return json.loads(found.stdout)["usage"]["prompt_tokens"]
+
+    assert prompt_tokens("--parse-special") == 3  # <bos>, 春, <eos>
+    assert prompt_tokens() > 3
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--context", "1025"], "the context 1025 is beyond the model's own 1024, where it may write nonsense"),
+        (["--context", "1024"], None),
+        (["--sinks", "4"], "--sinks does nothing without --overflow slide"),
+        (["--sinks", "4", "--overflow", "slide"], None),
+        (
+            ["--context", "2"],
+            "the prompt fills the context of 2 tokens: choose a larger --context, or --overflow slide",
+        ),
+        (["--context", "2", "--overflow", "slide"], None),
+        (["--context", "2", "--max-tokens", "0"], None),
+    ],
+)
+def test_what_may_not_have_been_meant_gets_a_warning(options, warning):
+    result = run("generate", "春", *GREEDY, *options)
+    assert result.exit_code == 0
+    assert result.stderr == (f"Warning: {warning}\n" if warning else "")
+
+
 @pytest.mark.parametrize("standard_input", ["床前明月光，\n".encode(), b"\xef\xbb\xbf" + "床前明月光，\n".encode()])
 def test_generate_reads_standard_input(standard_input):
     found = run("generate", "-", *GREEDY, "--json", input=standard_input)
@@ -503,6 +544,24 @@ def test_an_interrupted_generation_ends_quietly():
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_an_interrupt_on_a_terminal_ends_the_line(monkeypatch):
+    from ringlet.core.console import print_chunks
+
+    def interrupted():
+        yield ringlet.Chunk("春", [1])
+        raise KeyboardInterrupt
+
+    ours, terminal = os.openpty()
+    with open(terminal, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(KeyboardInterrupt):
+            print_chunks(interrupted())
+        stream.flush()
+        assert os.read(ours, 100).decode() == "春\r\n"
+    os.close(ours)
 
 
 def test_help_starts_fast():
