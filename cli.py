@@ -220,7 +220,8 @@ def tokenize(text: str, model: str | None, no_special: bool, parse_special: bool
 
 
 @main.command(epilog="\b\nExample:\n  ringlet inspect model.gguf --context 8192")
-@click.argument("model", required=False)
+@click.argument("argument", metavar="[MODEL]", required=False)
+@source_option
 @ring_options
 @ignored_keys_option
 @json_option
@@ -228,6 +229,7 @@ def tokenize(text: str, model: str | None, no_special: bool, parse_special: bool
 def inspect(
     state: CommandState,
     /,
+    argument: str | None,
     model: str | None,
     context: int | None,
     sinks: int,
@@ -236,13 +238,15 @@ def inspect(
     as_json: bool,
 ) -> None:
     """Show what MODEL is: sizes, weights, formats, and the memory its ring takes.  [default: the embedded model]"""
+    if argument is not None and model is not None:
+        raise click.UsageError("MODEL is given twice: as an argument and as --model")
     from ringlet.core.inspection import inspect_model
     from ringlet.core.inspection_text import inspection_lines
     from ringlet.core.model import load_model
     from ringlet.core.pipeline import ring_layout
 
     architectures = [registered.cls for registered in state.plugins.registry("architecture").values()]
-    loaded = load_model(model, architectures, ignore_config_keys=ignore_config_keys)
+    loaded = load_model(model if argument is None else argument, architectures, ignore_config_keys=ignore_config_keys)
     found = inspect_model(loaded, ring_layout(loaded.config, context, sinks, overflow))
     if as_json:
         print_json(found)

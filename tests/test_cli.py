@@ -75,6 +75,12 @@ def test_generate_says_what_it_does_on_standard_error_when_asked():
     assert "backend" not in result.stdout
 
 
+def test_a_text_that_begins_with_a_dash():
+    found = run("generate", *GREEDY, "--json", "--", "- 春")
+    plain = ringlet.Pipeline.from_pretrained(backend="numpy").generate("- 春", 8, "greedy")
+    assert json.loads(found.stdout)["token_ids"] == plain.token_ids
+
+
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
 def test_a_run_without_a_seed_tells_the_seed_it_drew(as_json):
     first = run("generate", "春", *NUMPY, "--max-tokens", "8", "--ignore-eos", "--verbose", *as_json)
@@ -186,6 +192,21 @@ def test_standard_input_that_is_no_text():
         (["generate", "a", "--seed"], "Option '--seed' requires an argument", "ringlet generate"),
         (["generate", "a", "--json=1"], "Option '--json' does not take a value", "ringlet generate"),
         (["generate", "a", "--sed", "1"], "No such option:? '?--sed'?. .*--seed.*", "ringlet generate"),
+        (["generate", "- 1"], "No such option.*: put -- before a text that begins with a dash", "ringlet generate"),
+        (["tokenize", "-5 °C"], "No such option.*: put -- before a text that begins with a dash", "ringlet tokenize"),
+        (["generate", "--a b"], "No such option.*: put -- before a text that begins with a dash", "ringlet generate"),
+        (
+            ["generate", "a", "--top-k", "5"],
+            "No such option '--top-k': write --sampler \"top_k=…\"",
+            "ringlet generate",
+        ),
+        (
+            ["generate", "a", "--temp=0"],
+            "No such option '--temp': write --sampler \"temperature=…\"",
+            "ringlet generate",
+        ),
+        (["tokenize", "a", "--top-k", "5"], "No such option:? '?--top-k'?.*", "ringlet tokenize"),
+        (["inspect", "a", "--model", "b"], "MODEL is given twice: as an argument and as --model", "ringlet inspect"),
         (["--nothing"], "No such option:? '?--nothing'?", "ringlet"),
         (["--plugin"], "Option '--plugin' requires an argument", "ringlet"),
         (["nothing"], "No such command 'nothing'", "ringlet"),
@@ -242,7 +263,8 @@ def test_inspect():
     text = run("inspect").stdout
     for name in ("W_q", "W_k", "W_v", "W_o", "W_t", "architecture", "ring"):
         assert name in text
-    assert "no such file" in error_of("inspect", "./gone.gguf")
+    assert "./gone.gguf: no such file" in error_of("inspect", "./gone.gguf")
+    assert "./gone.gguf: no such file" in error_of("inspect", "--model", "./gone.gguf")
 
 
 def test_perplexity(tmp_path):
