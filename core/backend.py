@@ -30,6 +30,7 @@ class Backend(ABC):
 
     name: how `--backend` calls it. kv_dtype: what its rings hold when the user does not say. kv_dtypes: all that they
     can hold; one that has others than host memory makes its own (`new_memory`, `ring_bytes`).
+    most_threads: that it can use.
     rank: "auto" takes the backend of the highest rank that works; one of rank 0 has to be named.
     origin: the plugin it comes from; None for a built-in one, and for one that was not made by its name.
     """
@@ -37,6 +38,7 @@ class Backend(ABC):
     name: ClassVar[str]
     kv_dtype: ClassVar[str] = "f16"
     kv_dtypes: ClassVar[tuple[str, ...]] = ("f32", "f16")
+    most_threads: ClassVar[int] = 256
     rank: ClassVar[int] = 0
     origin: str | None = None
 

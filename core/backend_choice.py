@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ringlet.core.backend import Backend
+from ringlet.core.backend_calls import fault, guarded
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import PluginError, RingletError, fault_text
+from ringlet.core.errors import PluginError, fault_text
 from ringlet.core.plugin_manager import PluginManager, Registered
 from ringlet.core.weights import ModelWeights
 
@@ -31,25 +32,23 @@ def make_backend(
 ) -> Backend:
     """The first candidate that can be made; those before it are reported.
 
-    The fault of the last one is raised: RingletError as it is, anything else as PluginError if a plugin raises it.
+    The fault of the last one is raised: RingletError as it is, anything else as PluginError if a plugin raises it. What
+    the user chose, such as the number of threads, has been checked: it is no reason to take another.
     """
     for candidate in candidates[:-1]:
         try:
             return construct(candidate, config, weights, threads)
+        except PluginError as error:
+            plugins.report(f"{error} (left out)")
         except Exception as error:
             plugins.report(f"backend {candidate.label} is left out: {fault_text(error)}")
-    last = candidates[-1]
-    try:
-        return construct(last, config, weights, threads)
-    except RingletError:
-        raise
-    except Exception as error:
-        if last.is_built_in:
-            raise
-        raise PluginError(f"backend {last.label}: constructor: {fault_text(error)}") from error
+    return construct(candidates[-1], config, weights, threads)
 
 
 def construct(registered: Registered, config: ModelConfig, weights: ModelWeights, threads: int | None) -> Backend:
-    made: Backend = registered.cls(config, weights, threads)
+    label, is_built_in = registered.label, registered.is_built_in
+    made: Backend = guarded(label, is_built_in, "constructor", lambda: registered.cls(config, weights, threads))
+    if not all(hasattr(made, name) for name in ("config", "weights", "threads")):
+        raise fault(label, "constructor", "it must call super().__init__(config, weights, threads)")
     made.origin = None if registered.is_built_in else registered.origin
     return made

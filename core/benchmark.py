@@ -10,6 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
+from ringlet.core.backend_calls import copy_ring, machine_limits, ring_bytes
 from ringlet.core.checks import check_count
 from ringlet.core.errors import RingletError
 from ringlet.core.generation import CHUNKS_A_STEP
@@ -141,7 +142,7 @@ def run_test(pipe: Pipeline, test: SpeedTest, rings: Sequence[RingCache], repeat
     speeds, shares = [], []
     for repetition in range(repeat + 1):
         progress(f"{test.text}: {repetition} of {repeat}")
-        limits = pipe.backend.machine_limits() if repetition else None
+        limits = machine_limits(pipe.backend) if repetition else None
         began = perf_counter()
         compute(pipe, rings, ids)
         seconds = perf_counter() - began
@@ -156,7 +157,9 @@ def run_test(pipe: Pipeline, test: SpeedTest, rings: Sequence[RingCache], repeat
 
 def workload(pipe: Pipeline, test: SpeedTest, layout: RingLayout) -> Workload:
     """What the test reads and multiplies in all."""
-    counter = StepCounter(pipe.model.config, pipe.model.weights, layout, pipe.backend.ring_bytes(layout, pipe.kv_dtype))
+    counter = StepCounter(
+        pipe.model.config, pipe.model.weights, layout, ring_bytes(pipe.backend, layout, pipe.kv_dtype)
+    )
     end, total = test.depth + test.tokens, Workload()
     if test.kind == "tg":
         for position in range(test.depth, end):
@@ -190,7 +193,7 @@ def rings_at(pipe: Pipeline, layout: RingLayout, depth: int, n: int) -> list[Rin
     """n rings of their own memory that hold the same `depth` tokens."""
     ring = pipe.new_ring(layout)
     return_to(pipe, ring, depth)
-    return [ring, *(ring.fork() for _ in range(n - 1))]
+    return [ring, *(copy_ring(pipe.backend, ring) for _ in range(n - 1))]
 
 
 def return_to(pipe: Pipeline, ring: RingCache, depth: int) -> None:

@@ -10,16 +10,16 @@ import numpy as np
 
 from ringlet.core.errors import RingletError
 
-LARGEST_COUNT = 1 << 31
+LARGEST_COUNT = (1 << 31) - 1
 
 
 def is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def check_count(name: str, value: Any, minimum: int = 0) -> None:
-    if not is_whole(value) or not minimum <= value < LARGEST_COUNT:
-        raise RingletError(f"{name} is {value!r}: a whole number from {minimum} to {LARGEST_COUNT - 1} is needed")
+def check_count(name: str, value: Any, minimum: int = 0, maximum: int = LARGEST_COUNT) -> None:
+    if not is_whole(value) or not minimum <= value <= maximum:
+        raise RingletError(f"{name} is {value!r}: a whole number from {minimum} to {maximum} is needed")
 
 
 def check_ring_options(context: Any, sinks: Any, overflow: Any, chunk: Any) -> None:

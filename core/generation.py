@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.backend import Backend
+from ringlet.core.backend_calls import copy_ring, new_ring
 from ringlet.core.completion import Chunk, Usage
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.sequence import Request, Sequence
@@ -159,17 +160,13 @@ class Generation:
 
     def _ring(self) -> RingCache:
         if not self._free_rings:
-            return self._backend.new_ring(self._layout, self._kv_dtype)
+            return new_ring(self._backend, self._layout, self._kv_dtype)
         ring = self._free_rings.pop()
         ring.rewind(0)
         return ring
 
     def _copy(self, ring: RingCache) -> RingCache:
-        if not self._free_rings:
-            return ring.fork()
-        copy = self._free_rings.pop()
-        copy.copy_from(ring)
-        return copy
+        return copy_ring(self._backend, ring, self._free_rings.pop() if self._free_rings else None)
 
     def _is_full(self, request: Request) -> bool:
         """The prompt alone fills the context; it is never longer."""

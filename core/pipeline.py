@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from ringlet.core.backend import Backend
+from ringlet.core.backend_calls import new_ring, ring_bytes
 from ringlet.core.backend_choice import backend_candidates, make_backend
 from ringlet.core.checks import (
     check_count,
@@ -100,12 +101,12 @@ class Pipeline:
         began = perf_counter()
         if quantize is not None:
             raise RingletError(f"quantize={quantize!r} is not available yet: leave it out")
-        if threads is not None:
-            check_count("threads", threads, minimum=1)
         check_ring_options(context, sinks, overflow, chunk)
         loaded_plugins = load_plugins(one_or_more(plugins))
         candidates = backend_candidates(backend, loaded_plugins)
-        candidates[0].cls.ring_dtype(kv_dtype)  # fails now, not after a download
+        candidates[0].cls.ring_dtype(kv_dtype)  # these two fail now, not after a download
+        if threads is not None:
+            check_count("threads", threads, 1, candidates[0].cls.most_threads)
         from ringlet.core.model import load_model
 
         architectures = [registered.cls for registered in loaded_plugins.registry("architecture").values()]
@@ -117,11 +118,11 @@ class Pipeline:
     @property
     def ring_bytes(self) -> int:
         """Memory that the ring of one sequence takes."""
-        return self.backend.ring_bytes(self.layout, self.kv_dtype)
+        return ring_bytes(self.backend, self.layout, self.kv_dtype)
 
     def new_ring(self, layout: RingLayout | None = None) -> RingCache:
         """An empty ring for one sequence."""
-        return self.backend.new_ring(layout or self.layout, self.kv_dtype)
+        return new_ring(self.backend, layout or self.layout, self.kv_dtype)
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
         """Raw logits after each of the ids, float32 (len(ids), d_vocab), as the ring gives them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ringlet.core.checks import is_whole
 from ringlet.core.errors import PluginError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -46,6 +47,11 @@ def _check_backend(cls: type) -> None:
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         raise PluginError(f"{cls.__qualname__} lacks {', '.join(missing)}")
+    if not isinstance(cls.kv_dtypes, (tuple, list)) or cls.kv_dtype not in cls.kv_dtypes:
+        raise PluginError(f"{cls.__qualname__}: kv_dtype is {cls.kv_dtype!r}, which is not in kv_dtypes")
+    for name in ("rank", "most_threads"):
+        if not is_whole(getattr(cls, name)):
+            raise PluginError(f"{cls.__qualname__}: {name} is {getattr(cls, name)!r}: a whole number is needed")
 
 
 def _check_architecture(cls: type) -> None:

@@ -210,7 +210,7 @@ def test_layers_that_are_too_few() -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, 257])
 def test_impossible_numbers_of_threads(threads: int) -> None:
-    with pytest.raises(RingletError, match=f"threads is {threads}: from 1 to 256"):
+    with pytest.raises(RingletError, match=f"threads is {threads}: a whole number from 1 to 256"):
         CpuBackend(*random_model(), threads)
 
 

@@ -433,6 +433,8 @@ def test_options_are_checked_before_the_model_is_loaded(monkeypatch):
         {"kv_dtype": "f64"},
         {"kv_dtype": "f64", "backend": "numpy"},
         {"threads": 0},
+        {"threads": 257},
+        {"threads": 257, "backend": "numpy"},
         {"quantize": "q8_0"},
     ):
         with pytest.raises(RingletError):
@@ -446,9 +448,13 @@ class Faulty(Backend):
     returned: object = None
 
     def forward(self, batch: Batch) -> np.ndarray:
-        if isinstance(self.returned, Exception):
+        if isinstance(self.returned, BaseException):
             raise self.returned
         return self.returned
+
+
+class OwnException(BaseException):
+    pass
 
 
 @pytest.mark.parametrize(
@@ -458,14 +464,87 @@ class Faulty(Backend):
         (None, r"^backend faulty \(faulty.py\): forward: returned NoneType"),
         (np.zeros((2, D_VOCAB), np.float32), r"returned float32 \(2, 262\), not float32 \(1, 262\)"),
         (np.zeros((1, D_VOCAB)), "returned float64"),
-        (np.full((1, D_VOCAB), np.nan, np.float32), "the logits hold NaN"),
+        (np.full((1, D_VOCAB), np.nan, np.float32), r"^backend faulty \(faulty.py\): forward: returned NaN"),
+        (np.full((1, D_VOCAB), np.inf, np.float32), r"^backend faulty \(faulty.py\): forward: returned \+inf"),
+        (SystemExit(9), r"^backend faulty \(faulty.py\): forward: SystemExit: 9$"),
+        (GeneratorExit(), r"^backend faulty \(faulty.py\): forward: GeneratorExit$"),
+        (OwnException("mine"), r"^backend faulty \(faulty.py\): forward: OwnException: mine$"),
     ],
 )
 def test_a_backend_that_fails_is_named(returned, message):
     backend = Faulty(*byte_model())
     backend.returned = returned
-    with pytest.raises(RingletError, match=message):
+    with pytest.raises(PluginError, match=message):
         pipeline_of(backend).generate("a")
+
+
+def raising(error: BaseException):
+    def method(*_):
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("hook", "method", "message"),
+    [
+        ("new_ring", raising(KeyError("q9")), "new_ring: KeyError: 'q9'$"),
+        ("new_ring", raising(SystemExit(5)), "new_ring: SystemExit: 5$"),
+        ("new_ring", lambda *_: None, "new_ring: returned NoneType, not a RingCache$"),
+        ("new_memory", raising(ZeroDivisionError()), "new_ring: ZeroDivisionError$"),
+        ("new_memory", lambda *_: None, "new_memory: returned NoneType, not a RingMemory$"),
+        ("ring_bytes", raising(OwnException()), "ring_bytes: OwnException$"),
+        ("ring_bytes", lambda *_: None, "ring_bytes: returned NoneType, not a whole number$"),
+    ],
+)
+def test_every_method_of_a_backend_is_watched(hook, method, message, monkeypatch):
+    monkeypatch.setattr(Faulty, hook, method)
+    pipe = pipeline_of(Faulty(*byte_model()))
+    use = (lambda: pipe.ring_bytes) if hook == "ring_bytes" else (lambda: pipe.generate("a"))
+    with pytest.raises(PluginError, match=rf"^backend faulty \(faulty.py\): {message}"):
+        use()
+
+
+def test_an_interrupt_is_no_fault_of_the_backend():
+    backend = Faulty(*byte_model())
+    backend.returned = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        pipeline_of(backend).generate("a")
+
+
+FAULTY_BACKEND = """
+import sys
+from ringlet import Backend, hookimpl
+
+class Faulty(Backend):
+    name = "faulty"
+    {line}
+
+    def forward(self, batch): ...
+
+@hookimpl
+def register_backends(register):
+    register(Faulty)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("def __init__(self, *arguments): sys.exit(5)", "constructor: SystemExit: 5"),
+        (
+            "def __init__(self, *arguments): pass",
+            r"constructor: it must call super\(\).__init__\(config, weights, threads\)",
+        ),
+        ('kv_dtype = "q9"', "register_backends: Faulty: kv_dtype is 'q9', which is not in kv_dtypes"),
+        ('rank = "high"', "register_backends: Faulty: rank is 'high': a whole number is needed"),
+    ],
+)
+def test_a_backend_that_cannot_be_made_is_named(line, message, tmp_path):
+    path = tmp_path / "faulty.py"
+    path.write_text(FAULTY_BACKEND.format(line=line))
+    with pytest.raises(PluginError, match=f"faulty.py.*: {message}"):
+        Pipeline.from_pretrained(None, backend="faulty", plugins=[path])
 
 
 def test_a_bug_of_a_built_in_backend_is_no_mistake_of_the_user():
@@ -563,7 +642,7 @@ def test_auto_goes_by_rank_and_passes_over_what_does_not_work(tmp_path, monkeypa
     assert chosen(0) == "numpy"
     assert capsys.readouterr().err == ""
     assert chosen(12, "1 / 0") == "numpy"
-    line = f"backend ranked ({path}) is left out: ZeroDivisionError: division by zero"
+    line = f"backend ranked ({path}): constructor: ZeroDivisionError: division by zero (left out)"
     assert capsys.readouterr().err == f"Warning: {line}\n"
     with pytest.raises(PluginError, match="constructor: ZeroDivisionError"):
         Pipeline.from_pretrained(None, backend="ranked", plugins=[path])

@@ -12,6 +12,7 @@ import numpy as np
 
 from ringlet.core.backend import Backend, MachineLimits
 from ringlet.core.batch import Batch
+from ringlet.core.checks import check_count
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
 from ringlet.core.ring_cache import RingCache
@@ -23,7 +24,6 @@ from ringlet.plugins.backends.cpu.scratch import Scratch
 from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address, needed_units
 from ringlet.plugins.backends.cpu.team import Step, Team, usable_cores
 
-MOST_THREADS = 256
 SPLIT_PAIRS = 16  # of token and K/V head: with so few or fewer, long contexts are split over threads
 
 
@@ -64,9 +64,8 @@ class CpuBackend(Backend):
     rank = 20
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
-        n_threads = usable_cores() if threads is None else threads
-        if not 1 <= n_threads <= MOST_THREADS:
-            raise RingletError(f"threads is {threads}: from 1 to {MOST_THREADS} are possible")
+        n_threads = min(usable_cores(), self.most_threads) if threads is None else threads
+        check_count("threads", n_threads, 1, self.most_threads)
         check_weights(config, weights)
         super().__init__(config, weights, n_threads)
         codes = machine_code(needed_units(weights))

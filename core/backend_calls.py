@@ -1,0 +1,83 @@
+"""Calls of a backend's own code: what a plugin raises or returns amiss becomes a PluginError that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from ringlet.core.backend import Backend, MachineLimits
+from ringlet.core.batch import Batch
+from ringlet.core.checks import is_whole
+from ringlet.core.errors import PluginError, RingletError, fault_text
+from ringlet.core.ring_cache import RingCache, RingLayout, RingMemory
+
+Result = TypeVar("Result")
+
+
+def guarded(label: str, is_built_in: bool, hook: str, call: Callable[[], Result]) -> Result:
+    """What the call returns. RingletError and interrupts pass, and so does a built-in's bug; anything else is a fault.
+
+    Even SystemExit and others that are no Exception: a plugin does not end the process.
+    """
+    try:
+        return call()
+    except (RingletError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if is_built_in:
+            raise
+        raise fault(label, hook, fault_text(error)) from error
+
+
+def fault(label: str, hook: str, text: str) -> PluginError:
+    return PluginError(f"backend {label}: {hook}: {text}")
+
+
+def _call(backend: Backend, hook: str, call: Callable[[], Result]) -> Result:
+    return guarded(backend.label, backend.origin is None, hook, call)
+
+
+def forward(backend: Backend, batch: Batch) -> np.ndarray:
+    """Logits of the expected shape and dtype. A plugin's are numbers, too; a built-in's are checked by who draws."""
+    logits = _call(backend, "forward", lambda: backend.forward(batch))
+    expected = (int(batch.wants_logits.sum()), backend.config.d_vocab)
+    if not isinstance(logits, np.ndarray) or logits.shape != expected or logits.dtype != np.float32:
+        found = f"{logits.dtype} {logits.shape}" if isinstance(logits, np.ndarray) else type(logits).__name__
+        raise fault(backend.label, "forward", f"returned {found}, not float32 {expected}")
+    largest = logits.max(initial=-np.inf)  # NaN where any is
+    if backend.origin is not None and not largest < np.inf:
+        value = "NaN" if np.isnan(largest) else "+inf"
+        raise fault(backend.label, "forward", f"returned {value}; if --backend numpy does too, the model is broken")
+    return logits
+
+
+def new_ring(backend: Backend, layout: RingLayout, kv_dtype: str) -> RingCache:
+    """An empty ring of the backend's."""
+    ring = _call(backend, "new_ring", lambda: backend.new_ring(layout, kv_dtype))
+    if not isinstance(ring, RingCache):
+        raise fault(backend.label, "new_ring", f"returned {type(ring).__name__}, not a RingCache")
+    if not isinstance(ring.memory, RingMemory):
+        raise fault(backend.label, "new_memory", f"returned {type(ring.memory).__name__}, not a RingMemory")
+    return ring
+
+
+def copy_ring(backend: Backend, source: RingCache, target: RingCache | None = None) -> RingCache:
+    """The target, or a new ring, which now holds what the source does."""
+    if target is None:
+        return _call(backend, "new_memory", source.fork)
+    _call(backend, "copy_from", lambda: target.copy_from(source))
+    return target
+
+
+def ring_bytes(backend: Backend, layout: RingLayout, kv_dtype: str) -> int:
+    """Memory that the ring of one sequence takes."""
+    found = _call(backend, "ring_bytes", lambda: backend.ring_bytes(layout, kv_dtype))
+    if not is_whole(found):
+        raise fault(backend.label, "ring_bytes", f"returned {type(found).__name__}, not a whole number")
+    return found
+
+
+def machine_limits(backend: Backend) -> MachineLimits | None:
+    return _call(backend, "machine_limits", backend.machine_limits)
