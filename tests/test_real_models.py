@@ -22,8 +22,10 @@ pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 
 FOLDER = Path(__file__).parent / "fixtures" / "real_models"
 TOLERANCE = 2e-3  # of the largest logit
-# What quantised weights meet is rounded to bytes, in `cpu` as in llama.cpp: its logits may move by more than that.
-BYTES_TOLERANCE = 0.05
+# What quantised weights meet is rounded to bytes, in `cpu` as in llama.cpp: its logits move by more than that. Where
+# transformers' best two tokens are farther apart than this, in logits, it must still hold the same for the best; the
+# widest gap at which it did not was 0.46.
+BYTES_GAP = 0.75
 CONTEXT = 768
 STEPWISE = ("classical_chinese", "numbers")  # prompts that are also fed a token at a time
 KINDS = tuple(sorted(path.stem for path in FOLDER.glob("prompts/*.txt")))
@@ -62,6 +64,7 @@ class Measured:
     spread_logits: np.ndarray
     kl: np.ndarray
     same_best: np.ndarray
+    fast_best: np.ndarray  # as `best`, by `cpu`
 
 
 @pytest.fixture(scope="module", params=["smollm2", "gemma"])
@@ -90,12 +93,13 @@ def measured(reference: Reference, exact: Pipeline, fast: Pipeline) -> dict[str,
 
 def measure(reference: Reference, kind: str, exact: Pipeline, fast: Pipeline) -> Measured:
     ids = reference(kind, "ids").tolist()
-    logits = exact.logits([*ids, *reference(kind, "greedy_best")[:-1].tolist()])
+    whole = [*ids, *reference(kind, "greedy_best")[:-1].tolist()]
+    logits, fast_logits = exact.logits(whole), fast.logits(whole)
     prompt = logits[: len(ids)]
     kept = prompt[reference(kind, "positions")]
     largest = prompt.max(axis=-1)
     sums = np.array([np.exp(row - top).sum(dtype=np.float64) for row, top in zip(prompt, largest, strict=True)])
-    kl, same_best = divergence(prompt, fast.logits(ids))
+    kl, same_best = divergence(prompt, fast_logits[: len(ids)])
     return Measured(
         best=logits.argmax(axis=-1),
         largest=largest,
@@ -104,13 +108,18 @@ def measure(reference: Reference, kind: str, exact: Pipeline, fast: Pipeline) ->
         spread_logits=kept[:, reference(kind, "spread_ids")],
         kl=kl,
         same_best=same_best,
+        fast_best=fast_logits.argmax(axis=-1),
     )
 
 
-def first_close_call(gap: np.ndarray, largest: np.ndarray, tolerance: float = TOLERANCE) -> int:
-    """The first step at which transformers' own best two tokens are too near each other to hold anyone to the first."""
-    close = gap < tolerance * np.abs(largest)
-    return int(close.argmax()) if close.any() else len(close)
+def first(found: np.ndarray) -> int:
+    """The first true one, or how many there are."""
+    return int(found.argmax()) if found.any() else len(found)
+
+
+def close_calls(reference: Reference, kind: str) -> np.ndarray:
+    """Greedy steps at which transformers' own best two tokens are too near each other to hold anyone to the first."""
+    return reference(kind, "greedy_gap") < TOLERANCE * np.abs(reference(kind, "greedy_largest"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,6 +140,22 @@ def test_numpy_gives_the_logits_of_transformers(reference: Reference, measured: 
     assert (np.abs(found.spread_logits - reference(kind, "spread_logits")) <= limit).all()
 
 
+def test_numpy_is_far_nearer_than_that(
+    reference: Reference, measured: dict[str, Measured], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The largest error of any logit that is kept, over the largest logit at its position."""
+    worst = 0.0
+    for kind in KINDS:
+        found, largest = measured[kind], np.abs(reference(kind, "largest"))
+        worst = max(worst, (np.abs(found.largest - reference(kind, "largest")) / largest).max())
+        for part in ("top_logits", "spread_logits"):
+            errors = np.abs(getattr(found, part) - reference(kind, part))
+            worst = max(worst, (errors / largest[reference(kind, "positions"), None]).max())
+    with capsys.disabled():
+        print(f"\n{reference.path.name}, numpy: largest error {worst:.1e} of the largest logit")
+    assert worst <= TOLERANCE / 10
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_numpy_holds_the_same_token_for_the_best(
     reference: Reference, measured: dict[str, Measured], kind: str
@@ -147,29 +172,45 @@ def test_numpy_continues_greedily_as_transformers(
 ) -> None:
     """Given the same tokens before it each step takes the same token: then so does a generation, by induction."""
     expected = reference(kind, "greedy_best")
-    steps = first_close_call(reference(kind, "greedy_gap"), reference(kind, "greedy_largest"))
+    steps = first(close_calls(reference, kind))
     assert measured[kind].best[-len(expected) :][:steps].tolist() == expected[:steps].tolist()
 
 
-def check_generation(reference: Reference, pipe: Pipeline, kinds: tuple[str, ...], tolerance: float) -> int:
-    """Returns how many steps were held to transformers' tokens."""
-    held = 0
+def test_cpu_holds_the_same_token_for_the_best(reference: Reference, measured: dict[str, Measured]) -> None:
+    """Given transformers' tokens before it, in the prompts and in the 8 · 64 greedy steps after them."""
+    held, held_greedily = 0, 0
+    for kind in KINDS:
+        expected = np.concatenate([reference(kind, "best"), reference(kind, "greedy_best")[1:]])
+        clear = np.concatenate([reference(kind, "gap"), reference(kind, "greedy_gap")[1:]]) > BYTES_GAP
+        np.testing.assert_array_equal(measured[kind].fast_best[clear], expected[clear], kind)
+        held, held_greedily = held + clear.sum(), held_greedily + clear[-64:].sum()
+    assert held >= 1800  # of 3,224
+    assert held_greedily >= 370  # of 512
+
+
+def agreed_steps(reference: Reference, pipe: Pipeline, kinds: tuple[str, ...]) -> dict[str, int]:
+    """How many of 64 tokens each prompt is continued by as transformers continues it, all prompts in one batch."""
     prompts = [reference(kind, "ids").tolist() for kind in kinds]
     completions = pipe.generate(prompts, max_tokens=64, sampler="greedy", ignore_eos=True)
-    for kind, completion in zip(kinds, completions, strict=True):
-        steps = first_close_call(reference(kind, "greedy_gap"), reference(kind, "greedy_largest"), tolerance)
-        held += steps
-        assert len(completion.token_ids) == 64
-        assert completion.token_ids[:steps] == reference(kind, "greedy_best")[:steps].tolist(), kind
-    return held
+    return {
+        kind: first(np.array(completion.token_ids, np.int32) != reference(kind, "greedy_best"))
+        for kind, completion in zip(kinds, completions, strict=True)
+    }
 
 
 def test_numpy_generates_what_transformers_does(reference: Reference, exact: Pipeline) -> None:
-    assert check_generation(reference, exact, ("python_code", "chinese"), TOLERANCE) > 0
+    agreed = agreed_steps(reference, exact, ("python_code", "chinese"))
+    held = {kind: first(close_calls(reference, kind)) for kind in agreed}
+    assert all(agreed[kind] >= held[kind] for kind in agreed)
+    assert sum(held.values()) >= 90  # of 128
 
 
 def test_cpu_generates_what_transformers_does(reference: Reference, fast: Pipeline) -> None:
-    assert check_generation(reference, fast, KINDS, BYTES_TOLERANCE) > 0
+    """A close call may send a completion another way at any step, so few are held to; most go the same way longer."""
+    agreed = agreed_steps(reference, fast, KINDS)
+    for kind, steps in agreed.items():
+        assert steps >= first(reference(kind, "greedy_gap") <= BYTES_GAP), kind
+    assert sum(agreed.values()) >= 128  # of 512; measured: 288 and 350
 
 
 def check_divergence(
