@@ -324,7 +324,7 @@ def bench(
 
 @main.group()
 def plugins() -> None:
-    """Samplers, backends and architectures, from inside and outside."""
+    """Samplers, backends and architectures, from inside and outside; commands from outside."""
 
 
 @plugins.command("list")
@@ -334,10 +334,11 @@ def list_plugins(state: CommandState, as_json: bool) -> None:
     """List what is registered, and where it comes from."""
     from ringlet.core.plugin_listing import plugin_lines, plugin_rows
 
+    commands = state.plugin_commands(taken=main.commands).values()
     if as_json:
-        print_json(plugin_rows(state.plugins))
+        print_json(plugin_rows(state.plugins, commands))
     else:
-        print_lines(plugin_lines(state.plugins))
+        print_lines(plugin_lines(state.plugins, commands))
 
 
 @main.command(epilog='\b\nExample, for bash:\n  eval "$(ringlet completion bash)"')

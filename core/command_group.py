@@ -20,7 +20,7 @@ import click
 from ringlet.core.errors import PluginError, RingletError, fault_text
 
 if TYPE_CHECKING:
-    from ringlet.core.plugin_manager import PluginManager
+    from ringlet.core.plugin_manager import PluginManager, Registered
 
 DEBUG_VARIABLE = "RINGLET_DEBUG"
 PLUGIN_OPTION = "--plugin"
@@ -40,14 +40,13 @@ class CommandState:
     """What every command finds in `ctx.obj`. plugin_files: those named by --plugin."""
 
     plugin_files: tuple[str, ...] = ()
-    _commands: Mapping[str, click.Command] | None = field(default=None, repr=False)
+    _commands: Mapping[str, Registered] | None = field(default=None, repr=False)
 
-    def plugin_commands(self, taken: Collection[str]) -> Mapping[str, click.Command]:
+    def plugin_commands(self, taken: Collection[str]) -> Mapping[str, Registered]:
         """The plugins' commands by name, asked for once, so that a faulty plugin is reported once."""
         if self._commands is None:
-            collected = PluginCommands(taken)
-            self.plugins.add_commands(collected)
-            self._commands = collected.commands
+            added = self.plugins.add_commands(PluginCommands(taken))
+            self._commands = {registered.name: registered for registered in added}
         return self._commands
 
     @property
@@ -95,7 +94,8 @@ class RootGroup(click.Group):
         return sorted({*self.commands, *self._from_plugins(ctx)})
 
     def _from_plugins(self, ctx: click.Context) -> Mapping[str, click.Command]:
-        return ctx.ensure_object(CommandState).plugin_commands(taken=self.commands)
+        added = ctx.ensure_object(CommandState).plugin_commands(taken=self.commands)
+        return {name: registered.cls for name, registered in added.items()}
 
 
 class PluginCommands(click.Group):

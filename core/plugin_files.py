@@ -17,8 +17,10 @@ _loaded: dict[str, tuple[Stamp, ModuleType]] = {}
 
 
 def plugin_file(path: str | Path) -> Path:
-    """The path with ~ and links resolved. Raises FileNotFoundError where there is no such file."""
+    """The path with ~ and links resolved. Raises OSError where there is no such file."""
     resolved = Path(path).expanduser().resolve()
+    if resolved.is_dir():
+        raise IsADirectoryError(f"{path} is a directory: name a file in it")
     if not resolved.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return resolved

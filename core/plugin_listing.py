@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from ringlet.core.parameters import ParameterOf, parameters_of
@@ -12,30 +14,47 @@ from ringlet.core.text_tables import table_lines
 WIDTH = 80  # columns, for what can be wrapped
 
 
-def plugin_rows(plugins: PluginManager) -> list[dict[str, Any]]:
-    """Everything registered, by kind, as plain values. usage: how a sampler is written, others' names."""
-    return [_row(registered) for registered in _all(plugins)]
+def plugin_rows(plugins: PluginManager, commands: Iterable[Registered] = ()) -> list[dict[str, Any]]:
+    """Everything registered, by kind, as plain values. usage: how a sampler is written, others' names.
+
+    commands: those that plugins have added.
+    """
+    return [_row(registered) for registered in _all(plugins, commands)]
 
 
-def plugin_lines(plugins: PluginManager) -> list[str]:
-    """The same for people: a table, and under each sampler what its parameters mean and take."""
-    cells = [[row["kind"], row["usage"], row["origin"], row["version"] or ""] for row in plugin_rows(plugins)]
+def plugin_lines(plugins: PluginManager, commands: Iterable[Registered] = ()) -> list[str]:
+    """The same for people: a table; under each sampler what it does, and what its parameters mean and take."""
+    listed = _all(plugins, commands)
+    cells = [[row["kind"], row["usage"], row["origin"], row["version"] or ""] for row in map(_row, listed)]
     header, *lines = table_lines([["KIND", "NAME", "ORIGIN", "VERSION"], *cells])
     indent = " " * header.index("NAME")
     found = [header]
-    for registered, line in zip(_all(plugins), lines, strict=True):
+    for registered, line in zip(listed, lines, strict=True):
         found.append(line)
-        if registered.kind == "sampler":
-            for parameter in parameters_of(registered.cls):
-                text = f"{parameter.name}: {parameter.help} ({parameter.accepts})"
-                if not parameter.help:
-                    text = f"{parameter.name}: {parameter.accepts}"
-                found += textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
+        for text in _explanations(registered):
+            found += textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
     return found
 
 
-def _all(plugins: PluginManager) -> list[Registered]:
-    return [registered for kind in KINDS for registered in plugins.registry(kind).values()]
+def _all(plugins: PluginManager, commands: Iterable[Registered]) -> list[Registered]:
+    return [*(registered for kind in KINDS for registered in plugins.registry(kind).values()), *commands]
+
+
+def _explanations(registered: Registered) -> list[str]:
+    """A paragraph about a sampler, and one about each of its parameters."""
+    if registered.kind != "sampler":
+        return []
+    texts = [summary] if (summary := _summary(registered)) else []
+    for parameter in parameters_of(registered.cls):
+        about = f"{parameter.help} ({parameter.accepts})" if parameter.help else parameter.accepts
+        texts.append(f"{parameter.name}: {about}")
+    return texts
+
+
+def _summary(registered: Registered) -> str:
+    """The first line of its docstring, its own and no base class's; of a command, that of its help."""
+    text = registered.cls.help if registered.kind == "command" else vars(registered.cls).get("__doc__")
+    return inspect.cleandoc(text).partition("\n")[0] if isinstance(text, str) else ""
 
 
 def _row(registered: Registered) -> dict[str, Any]:
@@ -45,6 +64,7 @@ def _row(registered: Registered) -> dict[str, Any]:
         "usage": registered.name,
         "origin": registered.origin,
         "version": registered.version,
+        "summary": _summary(registered),
     }
     if registered.kind == "sampler":
         parameters = parameters_of(registered.cls)

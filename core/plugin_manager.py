@@ -45,7 +45,7 @@ MOST_MANAGERS = 8
 
 @dataclass(frozen=True)
 class Registered:
-    """One registered class and where it came from: "built-in", a package, or a file."""
+    """One registered class (or click command) and where it came from: "built-in", a package, or a file."""
 
     cls: Any
     kind: str
@@ -123,11 +123,16 @@ class PluginManager:
             return registry[name]
         raise RingletError(unknown_name(kind, name, registry, self.faults))
 
-    def add_commands(self, group: click.Group) -> None:
-        """Let every plugin add its commands to the group."""
+    def add_commands(self, group: click.Group) -> list[Registered]:
+        """Let every plugin add its commands to the group. Returns them as of the kind "command"."""
+        added = []
         for plugin in self._plugins:
+            before = set(group.commands)
             with self._faults_of(plugin, "register_commands"):
                 self._call(plugin, "register_commands", cli=group)
+            for name in sorted(set(group.commands) - before):
+                added.append(Registered(group.commands[name], "command", name, plugin.origin, plugin.version))
+        return added
 
     def _load_entry_points(self) -> None:
         for entry in entry_points(group=hookspecs.PROJECT):
@@ -199,7 +204,9 @@ class PluginManager:
         """Turn whatever a plugin raises into one line: an error for an explicit plugin, else a report."""
         try:
             yield
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin does not end the process
             line = f"plugin {plugin.origin}: {hook}: {fault_text(error)}"
             if plugin.explicit:
                 raise PluginError(line) from error

@@ -161,6 +161,7 @@ def test_generate_options_arrive():
         (["x", "--quantize", "q8_0"], "not available yet"),
         (["x", "--model", "./gone.gguf"], "./gone.gguf: no such file"),
         (["x", "--plugin", "gone.py"], "plugin .*gone.py: import: FileNotFoundError"),
+        (["x", "--plugin", "core"], "plugin .*core: import: IsADirectoryError: .*core is a directory"),
     ],
 )
 def test_what_generate_refuses(arguments, message):
@@ -293,8 +294,20 @@ def test_plugins_list():
     assert (k["name"], k["type"], k["default"], k["minimum"]) == ("k", "int", 40, 0)
     lines = run("plugins", "list").stdout.splitlines()
     (at,) = [at for at, line in enumerate(lines) if "top_k(k=40)" in line]
-    assert lines[at + 1] == "              k: how many tokens stay; 0: all (a whole number, 0 or more)"
+    assert lines[at + 1].startswith("              Keeps the k largest logits (")
+    assert lines[at + 3] == "              k: how many tokens stay; 0: all (a whole number, 0 or more)"
     assert max(map(len, lines)) <= 80
+
+
+def test_plugins_list_has_the_commands_of_plugins(plugin):
+    rows = json.loads(run("plugins", "list", "--json", "--plugin", plugin).stdout)
+    (greet,) = [row for row in rows if row["kind"] == "command"]
+    assert (greet["name"], greet["origin"], greet["summary"]) == ("greet", plugin, "Greets.")
+    (always,) = [row for row in rows if row["name"] == "always"]
+    assert always["summary"] == "Always the token it is told."
+    shown = run("plugins", "list", "--plugin", plugin).stdout
+    assert re.search(rf"^command +greet +{re.escape(plugin)}$", shown, re.MULTILINE)
+    assert "command" not in run("plugins", "list").stdout
 
 
 def test_plugins_list_says_what_parameters_take(tmp_path):
