@@ -148,6 +148,8 @@ def _make(step: SamplerStep) -> Any:
 def _call(registered: Registered, sampler: Any, logits: np.ndarray, context: SamplerContext) -> np.ndarray:
     """The sampler's logits, checked."""
     returned = _guarded(registered, "__call__", lambda: sampler(logits, context))
+    if isinstance(returned, np.ma.MaskedArray):
+        raise _fault(registered, "__call__", "returned a masked array, not a plain array of logits")
     if not isinstance(returned, np.ndarray):
         raise _fault(registered, "__call__", f"returned {type(returned).__name__}, not an array of logits")
     if returned.shape != (context.d_vocab,):
@@ -155,7 +157,9 @@ def _call(registered: Registered, sampler: Any, logits: np.ndarray, context: Sam
     if not np.issubdtype(returned.dtype, np.floating):
         raise _fault(registered, "__call__", f"returned {returned.dtype}, not float32")
     with np.errstate(over="ignore"):  # what is too large for float32 is refused below
-        returned = returned.astype(np.float32, copy=False)
+        returned = np.asarray(returned, np.float32)
+    if not returned.flags.writeable:  # the next sampler may write to it
+        returned = returned.copy()
     largest = returned.max()
     if np.isnan(largest) or largest == np.inf:
         raise _fault(registered, "__call__", f"returned {'NaN' if np.isnan(largest) else '+inf'}")
@@ -185,9 +189,12 @@ def _guarded(registered: Registered, where: str, call: Callable[[], Any]) -> Any
     try:
         with np.errstate(all="ignore"):
             return call()
+    except KeyboardInterrupt:
+        raise
     except RingletError as error:
-        raise type(error)(f"sampler {registered.label}: {error}") from error
-    except (Exception, SystemExit) as error:
+        kind = PluginError if isinstance(error, PluginError) else RingletError
+        raise kind(f"sampler {registered.label}: {fault_text(error)}") from error
+    except BaseException as error:  # a plugin does not end the process
         if registered.is_built_in:
             raise
         raise _fault(registered, where, fault_text(error)) from error

@@ -16,7 +16,7 @@ from typing import Annotated, Optional
 
 import numpy as np
 
-from ringlet import hookimpl
+from ringlet import RingletError, hookimpl
 from ringlet.core.parameters import Parameter
 
 
@@ -46,6 +46,15 @@ class Second:
         return int(np.argsort(-logits)[1])
 
 
+class OwnException(BaseException):
+    pass
+
+
+class OwnMistake(RingletError):
+    def __init__(self, where, number):
+        super().__init__(f"{where}: {number}")
+
+
 class Faulty:
     name = "faulty"
 
@@ -57,6 +66,17 @@ class Faulty:
             raise KeyError("broken\\nhere")
         if self.how == "exit":
             raise SystemExit(3)
+        if self.how == "generator_exit":
+            raise GeneratorExit
+        if self.how == "own":
+            raise OwnException
+        if self.how == "interrupt":
+            raise KeyboardInterrupt
+        if self.how == "own_mistake":
+            raise OwnMistake("here", 7)
+        if self.how == "frozen":
+            logits.flags.writeable = False
+            return logits
         if self.how == "write":
             context.token_ids[0] = 5
         return {
@@ -70,6 +90,7 @@ class Faulty:
             "float64": logits.astype(float) + 1,
             "warn": np.log(logits - logits.max() - 1) / np.zeros(4),
             "large": logits.astype(float) + 1e300,
+            "masked": np.ma.masked_array(logits, mask=True),
         }[self.how]
 
 
@@ -259,6 +280,9 @@ def test_what_a_sampler_sees(plugin):
     [
         ("raise", "KeyError: .*broken"),
         ("exit", "SystemExit"),
+        ("generator_exit", "GeneratorExit"),
+        ("own", "OwnException"),
+        ("masked", "returned a masked array"),
         ("write", "read-only"),
         ("none", "returned NoneType"),
         ("list", "returned list"),
@@ -275,6 +299,22 @@ def test_a_sampler_that_fails_is_named(how, message, plugin):
         with pytest.raises(PluginError, match=rf"^sampler faulty \(.*example.py\): __call__: .*{message}") as raised:
             call(LOGITS, [1])
         assert "\n" not in str(raised.value)
+
+
+def test_an_interrupt_is_no_fault_of_a_sampler(plugin):
+    with pytest.raises(KeyboardInterrupt):
+        SamplerChain("faulty=interrupt", plugins=[plugin]).sample(LOGITS)
+
+
+def test_a_sampler_s_own_kind_of_mistake_is_told(plugin):
+    """Whatever the arguments of its class."""
+    with pytest.raises(RingletError, match=r"^sampler faulty \(.*example.py\): here: 7$"):
+        SamplerChain("faulty=own_mistake", plugins=[plugin]).sample(LOGITS)
+
+
+def test_a_sampler_after_one_that_freezes_the_logits_may_write(plugin):
+    chain = SamplerChain("faulty=frozen,top_k=2", plugins=[plugin])
+    assert chain.process(LOGITS).tolist() == SamplerChain("top_k=2").process(LOGITS).tolist()
 
 
 @pytest.mark.filterwarnings("error")
