@@ -40,11 +40,13 @@ def check_text(prompt: str) -> None:
 
 
 def is_list_of_prompts(prompt: Any) -> bool:
-    """Whether it is a list of texts or of lists of ids, not one text or one list of ids."""
+    """Whether it is a list of texts or of lists of ids, perhaps an empty one, not one text or one list of ids."""
     if isinstance(prompt, str):
         return False
     check_sequence(prompt)
-    return any(isinstance(part, (str, Sequence, np.ndarray)) for part in prompt)
+    return (isinstance(prompt, (list, tuple)) and not prompt) or any(
+        isinstance(part, (str, Sequence, np.ndarray)) for part in prompt
+    )
 
 
 def checked_ids(ids: Any) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from time import perf_counter
@@ -186,7 +186,7 @@ class Pipeline:
         several = is_list_of_prompts(prompt)
         prompts = list(prompt) if several else [prompt]
         options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, stop, ignore_eos, n)
-        requests = [Request(self._prompt_ids(prompt), options) for prompt in prompts]
+        requests = [Request(ids, options) for ids in self._ids_of_all(prompts, several)]
         chunks: list[list[Chunk]] = [[] for request in requests for _ in range(options.n)]
         for index, chunk in self._run(requests):
             chunks[index].append(chunk)
@@ -237,6 +237,16 @@ class Pipeline:
     def _removed_ids(self) -> np.ndarray:
         """Ids that have no token; they are never drawn."""
         return np.array(self.tokenizer.ids_without_token(self.model.config.d_vocab), np.int64)
+
+    def _ids_of_all(self, prompts: list[Any], several: bool) -> Iterator[list[int]]:
+        """Each prompt's ids. several: errors say which prompt they are about."""
+        for index, prompt in enumerate(prompts):
+            try:
+                yield self._prompt_ids(prompt)
+            except RingletError as error:
+                if not several:
+                    raise
+                raise RingletError(f"prompts[{index}]: {error}") from None
 
     def _prompt_ids(self, prompt: Any) -> list[int]:
         if not isinstance(prompt, str):

@@ -194,6 +194,10 @@ def test_a_list_gives_what_each_gives_alone():
     assert pipe.generate([[1, 2, 3]], **SEED) == [alone[1]]
 
 
+def test_no_prompts_give_no_completions():
+    assert random_pipeline().generate([]) == random_pipeline().generate((), n=2) == []
+
+
 def test_more_prompts_than_run_at_once():
     prompts = [[i, i + 1] for i in range(70)]
     pipe = random_pipeline()
@@ -344,9 +348,10 @@ def test_logits_in_chunks_are_those_of_one_piece():
     ("prompt", "message"),
     [
         ("", "the prompt is empty"),
-        ([], "the prompt is empty"),
-        ([[]], "the prompt is empty"),
-        (["a", ""], "the prompt is empty"),
+        (np.array([], np.int64), "^the prompt is empty"),
+        ([[]], r"^prompts\[0\]: the prompt is empty"),
+        (["a", ""], r"^prompts\[1\]: the prompt is empty"),
+        (["a", "b" * 1000], r"^prompts\[1\]: the prompt has 1000 tokens and the context"),
         ([D_VOCAB], f"the token id {D_VOCAB}: the model's vocabulary has {D_VOCAB}"),
         ([-1], "the token id -1"),
         ([1, 2.5], "holds 2.5"),
