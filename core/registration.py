@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ringlet.core.checks import is_whole
 from ringlet.core.errors import PluginError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -41,6 +40,7 @@ def _check_sampler(cls: type) -> None:
 
 def _check_backend(cls: type) -> None:
     from ringlet.core.backend import Backend
+    from ringlet.core.checks import is_whole
 
     if not issubclass(cls, Backend):
         raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.Backend")
