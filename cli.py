@@ -18,6 +18,7 @@ try:
         print_chunks,
         print_json,
         print_lines,
+        progress_bar,
         read_text_argument,
         read_text_file,
         remark,
@@ -30,6 +31,8 @@ except ModuleNotFoundError as missing:
         raise
     print(f"Error: {missing.name} is not installed: run  pip install -e .  in this folder first", file=sys.stderr)
     sys.exit(2)
+except KeyboardInterrupt:
+    sys.exit(130)  # Ctrl-C while we are still being imported
 
 if TYPE_CHECKING:
     from ringlet.core.completion import Completion
@@ -268,10 +271,10 @@ def perplexity(state: CommandState, /, file: str, context: int, as_json: bool, v
     text = read_text_file(file)
     pipe = open_pipeline(state, verbose=verbose, context=context, **loading)
 
-    def progress(done: int, windows: int, so_far: float) -> None:
-        remark(f"window {done} of {windows}: {so_far:.4f} so far", verbose)
-
-    result = measure(pipe, text, context, progress)
+    with progress_bar(verbose) as tell:
+        result = measure(
+            pipe, text, context, lambda done, windows, so_far: tell(done, windows, f"perplexity {so_far:.4f} so far")
+        )
     if as_json:
         print_json(asdict(result))
     else:

@@ -85,6 +85,23 @@ def print_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
 
 
 @contextmanager
+def progress_bar(verbose: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """A function that is told how much is done, of how much, and what there is to say of it.
+
+    On a terminal a bar shows it on standard error until all is done; elsewhere each is a line there, if wanted.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total, text: remark(f"{text} ({done} of {total})", verbose)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+
+
+@contextmanager
 def passing_lines() -> Iterator[Callable[[str], None]]:
     """A function that shows a line on standard error until the next one comes, where that is a terminal."""
     shown = sys.stderr.isatty()

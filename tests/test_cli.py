@@ -278,7 +278,9 @@ def test_perplexity(tmp_path):
     assert f"perplexity {found['perplexity']:.4f} ± {found['error']:.4f}" in text.stdout
     told = run("perplexity", str(path), *NUMPY, "--context", "32", "--verbose").stderr
     assert "(32 tokens, f32)" in told  # the ring is no larger than a window
-    assert "window 1 of" in told
+    windows = found["windows"]
+    last = f"perplexity {found['perplexity']:.4f} so far ({windows} of {windows})"
+    assert told.splitlines()[-1] == last
     assert "--context: 3 is not in the range" in error_of("perplexity", str(path), "--context", "3")
     assert "a window 512" in error_of("perplexity", str(path), *NUMPY)
     assert "gone.txt: No such file" in error_of("perplexity", "gone.txt", *NUMPY)
@@ -581,6 +583,22 @@ def test_an_interrupted_generation_ends_quietly():
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_perplexity_shows_a_bar_on_a_terminal_and_removes_it(tmp_path):
+    (tmp_path / "poem.txt").write_text("床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 4, encoding="utf-8")
+    ours, terminal = os.openpty()
+    command = [sys.executable, "-m", "ringlet", "perplexity", str(tmp_path / "poem.txt"), *NUMPY, "--context", "32"]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, cwd=REPOSITORY, timeout=60)
+    os.close(terminal)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(b"perplexity ")
+    assert "100%" in shown
+    assert "so far" in shown
+    assert shown.endswith("\x1b[2K")  # the bar's line is cleared
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
