@@ -41,7 +41,8 @@ def _call(backend: Backend, hook: str, call: Callable[[], Result]) -> Result:
 
 def forward(backend: Backend, batch: Batch) -> np.ndarray:
     """Logits of the expected shape and dtype. A plugin's are numbers, too; a built-in's are checked by who draws."""
-    logits = _call(backend, "forward", lambda: backend.forward(batch))
+    with np.errstate(all="ignore"):  # what NumPy would warn of is seen in the logits
+        logits = _call(backend, "forward", lambda: backend.forward(batch))
     expected = (int(batch.wants_logits.sum()), backend.config.d_vocab)
     if not isinstance(logits, np.ndarray) or logits.shape != expected or logits.dtype != np.float32:
         found = f"{logits.dtype} {logits.shape}" if isinstance(logits, np.ndarray) else type(logits).__name__

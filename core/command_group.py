@@ -63,6 +63,10 @@ class RootGroup(click.Group):
         super().__init__(*arguments, **options)
         take_plugin_option(self)
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        open_missing_streams()
+        return super().main(*arguments, **options)
+
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
         if info_name is not None and info_name.endswith(".py"):
             info_name = f"python {info_name}"
@@ -160,22 +164,30 @@ def errors_become_exit_codes(called: Callable[[], str | None]) -> Iterator[None]
         raise
     except click.UsageError as error:
         raise UserError(usage_text(error, called())) from error
-    except (click.ClickException, click.exceptions.Exit, click.Abort):
+    except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit):
         raise
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
     except RingletError as error:
         print_traceback_if_wanted()
         raise UserError(str(error)) from error
-    except Exception as error:
+    except BaseException as error:  # a command may come from a plugin
         if is_closed_pipe(error):
             discard_output()
             raise click.exceptions.Exit(0) from None
+        if is_full_disk(error):
+            discard_output()
+            raise OneLineError(f"the output cannot be written: {os.strerror(errno.ENOSPC)}") from None
         print_traceback_if_wanted()
         raise OneLineError(f"{fault_text(error)} (set {DEBUG_VARIABLE}=1 to see where)") from error
 
 
-def is_closed_pipe(error: Exception) -> bool:
+def is_full_disk(error: BaseException) -> bool:
+    """Whether there is no space left for the output, which is of no file that we opened."""
+    return isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
+
+
+def is_closed_pipe(error: BaseException) -> bool:
     """Whether the reader of standard output has gone; Windows calls that an invalid argument, of no file."""
     if isinstance(error, BrokenPipeError):
         return True
@@ -211,6 +223,16 @@ def unknown_option_text(error: click.NoSuchOption) -> str:
 def print_traceback_if_wanted() -> None:
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exc()
+
+
+def open_missing_streams() -> None:
+    """A standard stream that was closed before we began is None: put one in its place that reads and writes nothing.
+
+    It takes the lowest free number, so that no file of ours becomes standard output.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process
 
 
 def prepare_streams() -> None:

@@ -52,6 +52,7 @@ def layer_shapes(config: ModelConfig, biases: Collection[str]) -> dict[str, Shap
     return shapes | {name: shape for name, shape in possible.items() if name in biases}
 
 
+@np.errstate(all="ignore")  # weights that are no numbers are seen in the logits
 def load_weights(
     table: SourceTable, config: ModelConfig, biases: Collection[str], tensors: Mapping[str, StoredTensor], file: str
 ) -> ModelWeights:

@@ -143,6 +143,28 @@ def test_the_files_are_good_until_they_are_spoilt(tmp_path: Path) -> None:
         assert CliRunner().invoke(main, arguments).exit_code == 0
 
 
+SIGNALLING_NAN = np.array([0x7FA00000] * 64, np.uint32).view(np.float32)  # to add to it is what NumPy warns of
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("name", "tensor", "values", "code"),
+    [
+        ("llama", "model.embed_tokens.weight", np.full((128, 64), 1e30, np.float32), 0),  # its mean square overflows
+        ("llama", "model.layers.0.self_attn.q_proj.weight", np.full((64, 64), np.inf, np.float32), 2),
+        ("gemma3", "model.norm.weight", SIGNALLING_NAN[:32], 2),
+    ],
+)
+def test_weights_that_overflow_get_one_line_without_warnings(
+    name: str, tensor: str, values: np.ndarray, code: int, tmp_path: Path
+) -> None:
+    folder = write_whole_directory(tmp_path / "model", name)
+    copy_model(name, folder, tensors={tensor: values})
+    ran = CliRunner().invoke(main, ["generate", "the ring", "--model", str(folder), "--backend", "numpy"])
+    line = "Error: the logits hold NaN: the model or its file is broken\n"
+    assert (ran.exit_code, ran.stderr) == (code, line if code else "")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"])
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(name: str, tmp_path: Path) -> None:
