@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
 
 def read_text_argument(text: str) -> str:
     """The argument itself, or all of standard input for "-"."""
-    if text != "-":
-        return text
-    return decode(sys.stdin.buffer.read(), "standard input")
+    if text == "-":
+        return decode(sys.stdin.buffer.read(), "standard input")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes that the locale could not read, each a lone surrogate
+        with suppress(UnicodeEncodeError):
+            return decode(os.fsencode(text), "the text")
+    return text
 
 
 def read_text_file(path: str) -> str:

@@ -152,6 +152,12 @@ def test_shards_outside_the_directory(tmp_path):
         refused(inside, f"{name!r} is not the name of a file beside it", inside / INDEX_NAME)
 
 
+def test_an_index_that_lists_another_file(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    write_index(tmp_path, {"matrix": "config.json"})
+    refused(tmp_path, "'config.json' is not the name of a safetensors file", tmp_path / INDEX_NAME)
+
+
 @pytest.mark.parametrize("weight_map", [None, [], "x", {"matrix": 3}])
 def test_index_without_a_map(tmp_path, weight_map):
     write_index(tmp_path, weight_map)

@@ -13,9 +13,18 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 POSIX = pytest.mark.skipif(os.name == "nt", reason="the shell here is not POSIX")
 
 
-def shell(line: str) -> subprocess.CompletedProcess:
-    command = f'"{sys.executable}" cli.py {line}'
+def shell(line: str, environment: str = "") -> subprocess.CompletedProcess:
+    command = f'{environment} "{sys.executable}" cli.py {line}'
     return subprocess.run(["sh", "-c", command], capture_output=True, cwd=REPOSITORY, timeout=60, check=False)
+
+
+@POSIX
+def test_a_text_is_utf8_whatever_the_locale():
+    locale = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
+    assert shell("tokenize 我爱你 --json", locale).stdout == shell("tokenize 我爱你 --json").stdout != b""
+    ran = shell("tokenize \"a$(printf '\\377')\"", locale)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr == b"Error: the text is not UTF-8 text: byte 0xff at 1; convert it first\n"
 
 
 @POSIX

@@ -49,6 +49,8 @@ def _open_shards(index: Path, mmap: bool) -> dict[str, StoredTensor]:
     for name in sorted(set(weight_map.values())):
         if name in ("", ".", "..") or any(mark in name for mark in "/\\:\0"):
             raise FormatError(f"{index}: {name!r} is not the name of a file beside it")
+        if not name.endswith(".safetensors"):
+            raise FormatError(f"{index}: {name!r} is not the name of a safetensors file")
         if not (index.parent / name).exists():
             raise FormatError(f"{index}: the shard {name} is missing; download it to {index.parent}")
         shards[name] = _open_file(index.parent / name, mmap)
