@@ -181,6 +181,18 @@ def test_a_pipe_or_a_device_in_place_of_a_model(tmp_path: Path) -> None:
     refused(Path("/dev/zero"), "not a regular file")
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to this user")
+@pytest.mark.parametrize(("of_the_folder", "of_the_file"), [(0o700, 0o000), (0o600, 0o600), (0o000, 0o600)])
+def test_files_that_may_not_be_read(of_the_folder: int, of_the_file: int, tmp_path: Path) -> None:
+    folder = write_whole_directory(tmp_path / "model")
+    (folder / "config.json").chmod(of_the_file)
+    folder.chmod(of_the_folder)
+    try:
+        refused(folder, "cannot be read: Permission denied")
+    finally:
+        folder.chmod(0o700)
+
+
 def test_a_folder_that_is_empty_or_missing(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "no config.json")

@@ -64,6 +64,8 @@ def _local(path: Path, name: str) -> Source:
 def _check_directory(path: Path, name: str) -> None:
     try:
         content = sorted(os.listdir(path))
+        for file in content[:1]:
+            os.lstat(path / file)  # fails where the directory may be listed, but its files not opened
     except OSError as error:
         raise RingletError(f"{name}: the directory cannot be read: {error.strerror}") from None
     gguf_files = [file for file in content if file.lower().endswith(".gguf")]
