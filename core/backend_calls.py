@@ -47,11 +47,16 @@ def forward(backend: Backend, batch: Batch) -> np.ndarray:
     if not isinstance(logits, np.ndarray) or logits.shape != expected or logits.dtype != np.float32:
         found = f"{logits.dtype} {logits.shape}" if isinstance(logits, np.ndarray) else type(logits).__name__
         raise fault(backend.label, "forward", f"returned {found}, not float32 {expected}")
+    if backend.origin is not None:
+        _check_numbers(backend, logits)
+    return logits
+
+
+def _check_numbers(backend: Backend, logits: np.ndarray) -> None:
     largest = logits.max(initial=-np.inf)  # NaN where any is
-    if backend.origin is not None and not largest < np.inf:
+    if np.isnan(largest) or largest == np.inf:
         value = "NaN" if np.isnan(largest) else "+inf"
         raise fault(backend.label, "forward", f"returned {value}; if --backend numpy does too, the model is broken")
-    return logits
 
 
 def new_ring(backend: Backend, layout: RingLayout, kv_dtype: str) -> RingCache:
