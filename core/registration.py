@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from ringlet.core.errors import PluginError
 
@@ -38,7 +39,7 @@ def _check_sampler(cls: type) -> None:
     parameters_of(cls)
 
 
-def _check_backend(cls: type) -> None:
+def _check_backend(cls: Any) -> None:
     from ringlet.core.backend import Backend
     from ringlet.core.checks import is_whole
 
