@@ -271,7 +271,7 @@ def test_shards_that_repeat_or_lack_a_tensor(tmp_path):
 def test_files_that_are_no_gguf(tmp_path):
     path = tmp_path / "a.gguf"
     refused(path, "no such file")
-    refused(tmp_path, "cannot be read")
+    refused(tmp_path, "not a regular file")
     for content, words in [
         (b"", "the file is empty"),
         (b"GG", "not a GGUF file"),
