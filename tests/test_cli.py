@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import contextlib
+import errno
 import json
 import os
 import re
