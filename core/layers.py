@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,7 +20,7 @@ GGUF_SCALINGS = {kind: kind for kind in ("none", "linear", "yarn")}  # Llama 3's
 
 
 @dataclass(frozen=True)
-class Layers:
+class Layers(ABC):
     """Reads what differs from layer to layer; one subclass for each source format.
 
     base: of the RoPE where the configuration names none; None: the model has no RoPE. local_base: the same for layers
@@ -43,11 +44,11 @@ class Layers:
             everywhere, local = self.read_ropes(config, sizes, factors)
         return tuple(LayerConfig(window, everywhere if window is None else local) for window in windows)
 
+    @abstractmethod
     def read_ropes(
         self, config: ConfigReader, sizes: Mapping[str, Any], factors: np.ndarray | None
     ) -> tuple[Rope, Rope]:
         """The RoPE of layers that see all, and of those with a window."""
-        raise NotImplementedError
 
     def make_rope(self, frequencies: np.ndarray, magnitude: float, config: ConfigReader) -> Rope:
         if not np.all(np.isfinite(frequencies)):
