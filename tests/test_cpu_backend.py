@@ -84,9 +84,14 @@ def test_every_block_format(name: str) -> None:
         in_pieces(b, b.new_ring(layout, "f32"), ids, [9])
         for b in (NumpyBackend(config, weights), ByteActivations(config, weights), CpuBackend(config, weights, 2))
     )
-    # A value that lies between two bytes may fall to either, and moves the logits by a small part of the rounding.
-    assert_close(logits, reference, 1e-5 if block.n_weights == 1 else 3e-3)
-    assert_close(logits, exact, 1e-5 if block.n_weights == 1 else 5e-2)
+    if block.n_weights == 1:
+        assert_close(logits, exact)
+        return
+    # A number halfway between two bytes may fall to either: that moves one token's logits by a part of the rounding.
+    errors = np.abs(logits - reference).max(axis=1) / np.abs(reference).max()
+    assert (errors <= 1e-5).sum() >= 6
+    assert errors.max() <= 1e-2
+    assert_close(logits, exact, 5e-2)
 
 
 @pytest.mark.parametrize("kv_dtype", ["f32", "f16"])

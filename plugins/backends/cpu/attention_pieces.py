@@ -15,7 +15,7 @@ from ringlet.plugins.backends.cpu.attention_places import head_bytes, padded_byt
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import job_at, load_f32, load_f32s, model_at, ring_layer_at, store, store_f32
 from ringlet.plugins.backends.cpu.product import ROWS, multiply_unpacked
-from ringlet.plugins.backends.cpu.records import SEGMENT, VALUE_ROWS
+from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, VALUE_ROWS
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, max_lanes, splat, sum_lanes, sums_of_four
 from ringlet.plugins.backends.cpu.target import LANES
 
@@ -42,7 +42,7 @@ def piece_kernel(unpack: Any, load: Any, number_bytes: int) -> Any:
         while at < stop:
             slot, n = run_of_slots(place, at, stop, SEGMENT)
             key, out = place.keys + (group * place.slots + slot) * place.key_bytes, scores + 4 * (at - start)
-            if model.d_k % LANES == 0:
+            if model.d_k % PADDING == 0:  # then queries stand without padding
                 score(key, place.key_bytes, n, q, model.d_k, heads, out)
             else:
                 for first in range(0, n, ROWS):
