@@ -6,21 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringlet.core.architecture import Architecture, Key, SourceTable
     from ringlet.core.backend import Backend, MachineLimits
     from ringlet.core.batch import Batch
-    from ringlet.core.common_names import HF_KEYS
     from ringlet.core.completion import Chunk, Completion
     from ringlet.core.config import ModelConfig
     from ringlet.core.errors import PluginError, RingletError
     from ringlet.core.hookspecs import hookimpl
-    from ringlet.core.layers import GgufLayers, HuggingFaceLayers
+    from ringlet.core.loading.architecture import Architecture, Key, SourceTable
+    from ringlet.core.loading.common_names import HF_KEYS
+    from ringlet.core.loading.layers import GgufLayers, HuggingFaceLayers
+    from ringlet.core.loading.windows import window_but_every_nth, window_everywhere, window_in_late_layers
     from ringlet.core.parameters import Parameter
     from ringlet.core.pipeline import Pipeline
     from ringlet.core.ring_cache import RingCache, RingLayout, RingMemory
     from ringlet.core.sampling import SamplerChain, SamplerContext
     from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
-    from ringlet.core.windows import window_but_every_nth, window_everywhere, window_in_late_layers
     from ringlet.tokenization.tokenizer import Tokenizer
 
     __version__: str
@@ -60,15 +60,15 @@ __all__ = [
 
 # Each name is imported when it is first asked for, so that the command line starts without NumPy.
 _HOMES = {
-    "Architecture": "ringlet.core.architecture",
+    "Architecture": "ringlet.core.loading.architecture",
     "Backend": "ringlet.core.backend",
     "Batch": "ringlet.core.batch",
     "Chunk": "ringlet.core.completion",
     "Completion": "ringlet.core.completion",
-    "GgufLayers": "ringlet.core.layers",
-    "HF_KEYS": "ringlet.core.common_names",
-    "HuggingFaceLayers": "ringlet.core.layers",
-    "Key": "ringlet.core.architecture",
+    "GgufLayers": "ringlet.core.loading.layers",
+    "HF_KEYS": "ringlet.core.loading.common_names",
+    "HuggingFaceLayers": "ringlet.core.loading.layers",
+    "Key": "ringlet.core.loading.architecture",
     "LayerWeights": "ringlet.core.weights",
     "MachineLimits": "ringlet.core.backend",
     "Matrix": "ringlet.core.weights",
@@ -83,12 +83,12 @@ _HOMES = {
     "RingletError": "ringlet.core.errors",
     "SamplerChain": "ringlet.core.sampling",
     "SamplerContext": "ringlet.core.sampling",
-    "SourceTable": "ringlet.core.architecture",
+    "SourceTable": "ringlet.core.loading.architecture",
     "Tokenizer": "ringlet.tokenization.tokenizer",
     "hookimpl": "ringlet.core.hookspecs",
-    "window_but_every_nth": "ringlet.core.windows",
-    "window_everywhere": "ringlet.core.windows",
-    "window_in_late_layers": "ringlet.core.windows",
+    "window_but_every_nth": "ringlet.core.loading.windows",
+    "window_everywhere": "ringlet.core.loading.windows",
+    "window_in_late_layers": "ringlet.core.loading.windows",
 }
 
 

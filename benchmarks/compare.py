@@ -25,9 +25,9 @@ from comparison.report import Report, as_data, as_markdown, put_into_page
 from comparison.ringlet_engine import RingletEngine
 from comparison.rounds import LLAMA, compare
 
-from ringlet.core.benchmark import Settings, whole_numbers
-from ringlet.core.console import passing_lines
 from ringlet.core.errors import RingletError
+from ringlet.core.measurement.benchmark import Settings, whole_numbers
+from ringlet.core.terminal.console import passing_lines
 from ringlet.plugins.backends.cpu.team import usable_cores
 
 

@@ -26,7 +26,7 @@ def register_backends(register: Register) -> None:
 
 @hookspec
 def register_architectures(register: Register) -> None:
-    """Call register(cls) for each architecture: see `ringlet.core.architecture`."""
+    """Call register(cls) for each architecture: see `ringlet.core.loading.architecture`."""
 
 
 @hookspec

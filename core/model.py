@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringlet.core.architecture import Architecture
 from ringlet.core.config import ModelConfig
 from ringlet.core.formats.gguf import open_gguf
 from ringlet.core.formats.source import resolve_source
-from ringlet.core.model_files import load_directory, load_gguf
+from ringlet.core.loading.architecture import Architecture
+from ringlet.core.loading.model_files import load_directory, load_gguf
 from ringlet.core.weights import ModelWeights
 from ringlet.tokenization.tokenizer import Tokenizer
 

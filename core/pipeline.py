@@ -26,12 +26,12 @@ from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
 from ringlet.core.errors import RingletError
-from ringlet.core.generation import Generation, PromptState
-from ringlet.core.generation_options import GenerationOptions
-from ringlet.core.idle_ring import IdleRing
+from ringlet.core.generation.idle_ring import IdleRing
+from ringlet.core.generation.loop import Generation, PromptState
+from ringlet.core.generation.options import GenerationOptions
+from ringlet.core.generation.sequence import Request
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.ring_cache import RingCache, RingLayout
-from ringlet.core.sequence import Request
 from ringlet.core.step import run_step
 
 if TYPE_CHECKING:

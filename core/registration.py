@@ -56,7 +56,7 @@ def _check_backend(cls: Any) -> None:
 
 
 def _check_architecture(cls: type) -> None:
-    from ringlet.core.architecture import Architecture
+    from ringlet.core.loading.architecture import Architecture
 
     if not issubclass(cls, Architecture):
         raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.Architecture")

@@ -11,12 +11,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny_models import FOLDER, FORMS, NAMES, architectures, copy_model, open_tiny
 
-from ringlet.core.architecture import Architecture, SourceTable
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import PluginError
 from ringlet.core.formats.gguf import open_gguf
-from ringlet.core.layers import HuggingFaceLayers
-from ringlet.core.model_files import load_directory, load_gguf
+from ringlet.core.loading.architecture import Architecture, SourceTable
+from ringlet.core.loading.layers import HuggingFaceLayers
+from ringlet.core.loading.model_files import load_directory, load_gguf
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.weights import ModelWeights
 from ringlet.plugins.architectures.llama import Llama
@@ -143,7 +143,7 @@ def test_tensors_may_lack_the_models_prefix(name: str, tmp_path: Path) -> None:
 PLUGIN = """
 from dataclasses import replace
 from ringlet.core.hookspecs import hookimpl
-from ringlet.core.architecture import Architecture
+from ringlet.core.loading.architecture import Architecture
 from ringlet.plugins.architectures.llama import Llama
 
 class Fused(Architecture):

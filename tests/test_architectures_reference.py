@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tiny_models import FOLDER, FORMS, architectures, open_tiny
 
-from ringlet.core.architecture import Key, SourceTable
-from ringlet.core.common_names import ACTIVATIONS
-from ringlet.core.config_reader import ConfigReader
-from ringlet.core.layers import HuggingFaceLayers
+from ringlet.core.loading.architecture import Key, SourceTable
+from ringlet.core.loading.common_names import ACTIVATIONS
+from ringlet.core.loading.config_reader import ConfigReader
+from ringlet.core.loading.layers import HuggingFaceLayers
 
 pytestmark = pytest.mark.reference
 

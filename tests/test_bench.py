@@ -16,12 +16,12 @@ from tiny_pipeline import Recorded, byte_model, pipeline_of
 
 from ringlet.cli import main
 from ringlet.core.backend import MachineLimits
-from ringlet.core.benchmark import Settings, run_benchmark, whole_numbers
 from ringlet.core.errors import RingletError
 from ringlet.core.host_memory import host_bytes
+from ringlet.core.measurement.benchmark import Settings, run_benchmark, whole_numbers
+from ringlet.core.measurement.workload import StepCounter
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingLayout
-from ringlet.core.workload import StepCounter
 
 KEYS = {
     "test", "depth", "batch", "tokens_per_second", "stdev", "share_of_limit", "model", "backend", "threads", "repeat",
@@ -214,7 +214,7 @@ def test_a_table() -> None:
 
 
 def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringlet.core import console
+    from ringlet.core.terminal import console
 
     told: list[str] = []
     monkeypatch.setattr(console.click, "echo", lambda text, **options: told.append(text))

@@ -564,7 +564,7 @@ def test_a_closed_pipe_ends_quietly():
 
 def test_a_closed_pipe_of_windows_ends_quietly(monkeypatch):
     """There the write fails with an invalid argument; of a file, it is a fault like any other."""
-    from ringlet.core.command_group import is_closed_pipe
+    from ringlet.core.terminal.command_group import is_closed_pipe
 
     gone, other = OSError(errno.EINVAL, "Invalid argument"), OSError(errno.EINVAL, "Invalid argument", "model.gguf")
     assert not is_closed_pipe(gone)
@@ -607,7 +607,7 @@ def test_perplexity_shows_a_bar_on_a_terminal_and_removes_it(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_an_interrupt_on_a_terminal_ends_the_line(monkeypatch):
-    from ringlet.core.console import print_chunks
+    from ringlet.core.terminal.console import print_chunks
 
     def interrupted():
         yield ringlet.Chunk("春", [1])

@@ -21,8 +21,8 @@ from comparison.report import Report, as_data, as_markdown, put_into_page
 from comparison.ringlet_engine import RingletEngine
 from comparison.rounds import Comparison, compare
 
-from ringlet.core.benchmark import Settings, SpeedTest
 from ringlet.core.errors import RingletError
+from ringlet.core.measurement.benchmark import Settings, SpeedTest
 
 ON, OFF, TORCH = "llama.cpp, flash attention on", "llama.cpp, flash attention off", "transformers, float32"
 

@@ -11,7 +11,7 @@ import pytest
 from tiny_models import FORMS, architectures, open_tiny
 
 from ringlet.core.formats.gguf import open_gguf
-from ringlet.core.model_files import load_gguf
+from ringlet.core.loading.model_files import load_gguf
 from ringlet.core.weights import Matrix, ModelWeights
 from ringlet.plugins.backends.cpu import CpuBackend, records
 

@@ -21,13 +21,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ringlet.cli import main
-from ringlet.core import architecture, hookspecs, plugin_manager
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
-from ringlet.core.layers import Layers
-from ringlet.core.plugin_listing import plugin_rows
+from ringlet.core import hookspecs, plugin_manager
+from ringlet.core.loading import architecture
+from ringlet.core.loading.layers import Layers
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampling import SamplerContext
+from ringlet.core.terminal.plugin_listing import plugin_rows
 from ringlet.plugins.backends.numpy import NumpyBackend
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"

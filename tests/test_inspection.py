@@ -9,9 +9,9 @@ from tiny_models import FOLDER, architectures
 
 from ringlet.core.formats.gguf import open_gguf
 from ringlet.core.host_memory import HostMemory
-from ringlet.core.inspection import describe_weights, inspect_model
+from ringlet.core.loading.model_files import load_directory, load_gguf
+from ringlet.core.measurement.inspection import describe_weights, inspect_model
 from ringlet.core.model import load_model
-from ringlet.core.model_files import load_directory, load_gguf
 from ringlet.core.ring_cache import RingLayout
 
 

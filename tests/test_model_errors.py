@@ -15,8 +15,8 @@ from tiny_models import FOLDER, architectures, copy_model
 
 from ringlet.core.errors import RingletError
 from ringlet.core.formats.gguf import open_gguf
+from ringlet.core.loading.model_files import load_directory, load_gguf
 from ringlet.core.model import load_model
-from ringlet.core.model_files import load_directory, load_gguf
 
 
 def refusal(load: Callable[[], Any]) -> str:

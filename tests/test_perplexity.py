@@ -7,7 +7,7 @@ import pytest
 from tiny_pipeline import random_pipeline
 
 from ringlet import Pipeline, RingletError
-from ringlet.core.perplexity import negative_log_likelihoods, perplexity
+from ringlet.core.measurement.perplexity import negative_log_likelihoods, perplexity
 
 
 def naive(pipe: Pipeline, ids: list[int], context: int, bos: int | None) -> tuple[float, float, int]:

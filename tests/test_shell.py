@@ -58,7 +58,7 @@ import sys
 
 class Interrupt:
     def find_spec(self, name, *rest):
-        if name == "ringlet.core.console":
+        if name == "ringlet.core.terminal.console":
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupt())

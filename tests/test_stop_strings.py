@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringlet.core.stop_strings import StopStrings
+from ringlet.core.generation.stop_strings import StopStrings
 
 few_letters = st.text(alphabet="ab爱", max_size=24)
 some_stops = st.lists(st.text(alphabet="ab爱", min_size=1, max_size=4), max_size=3)

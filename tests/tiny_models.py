@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from ringlet.core.config import ModelConfig
 from ringlet.core.formats.gguf import open_gguf
-from ringlet.core.model_files import load_directory, load_gguf
+from ringlet.core.loading.model_files import load_directory, load_gguf
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.weights import ModelWeights
 

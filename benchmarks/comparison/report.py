@@ -13,7 +13,7 @@ from comparison.ringlet_engine import RingletEngine
 from comparison.rounds import LLAMA, Comparison
 
 from ringlet.core.errors import RingletError
-from ringlet.core.text_tables import size_text
+from ringlet.core.terminal.text_tables import size_text
 
 
 @dataclass

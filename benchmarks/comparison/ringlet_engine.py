@@ -7,7 +7,7 @@ from pathlib import Path
 
 from comparison.engine import Engine
 
-from ringlet.core import benchmark
+from ringlet.core.measurement import benchmark
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingCache
 

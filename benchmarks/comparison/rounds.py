@@ -11,7 +11,7 @@ import numpy as np
 from comparison.engine import Engine
 from comparison.ringlet_engine import RingletEngine
 
-from ringlet.core.benchmark import Settings, SpeedTest, workload
+from ringlet.core.measurement.benchmark import Settings, SpeedTest, workload
 
 LLAMA = "llama.cpp"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ringlet.core.architecture import Architecture, Key
 from ringlet.core.hookspecs import Register, hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers
-from ringlet.core.windows import WindowReader, window_but_every_nth
+from ringlet.core.loading.architecture import Architecture, Key
+from ringlet.core.loading.layers import GgufLayers, HuggingFaceLayers
+from ringlet.core.loading.windows import WindowReader, window_but_every_nth
 from ringlet.plugins.architectures.llama import Llama
 
 LAYERS_OF_27B = (46, 62)  # Gemma 2, Gemma 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringlet.core.architecture import Architecture, SourceTable
-from ringlet.core.common_names import GGUF_KEYS, GGUF_WEIGHTS
 from ringlet.core.hookspecs import Register, hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers
+from ringlet.core.loading.architecture import Architecture, SourceTable
+from ringlet.core.loading.common_names import GGUF_KEYS, GGUF_WEIGHTS
+from ringlet.core.loading.layers import GgufLayers, HuggingFaceLayers
 
 BIASES = "b_q b_k b_v b_o b_up b_down attention_norm_bias feed_forward_norm_bias final_norm_bias"
 QKV = ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "rope_factors")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringlet.core.architecture import Architecture, SourceTable
-from ringlet.core.common_names import GGUF_KEYS, GGUF_WEIGHTS, HF_KEYS
 from ringlet.core.hookspecs import Register, hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers
-from ringlet.core.windows import window_everywhere
+from ringlet.core.loading.architecture import Architecture, SourceTable
+from ringlet.core.loading.common_names import GGUF_KEYS, GGUF_WEIGHTS, HF_KEYS
+from ringlet.core.loading.layers import GgufLayers, HuggingFaceLayers
+from ringlet.core.loading.windows import window_everywhere
 
 HF_WEIGHTS = {
     "embedding": "embed_tokens.weight",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringlet.core.architecture import Architecture
 from ringlet.core.hookspecs import Register, hookimpl
-from ringlet.core.layers import GgufLayers, HuggingFaceLayers
-from ringlet.core.windows import window_in_late_layers
+from ringlet.core.loading.architecture import Architecture
+from ringlet.core.loading.layers import GgufLayers, HuggingFaceLayers
+from ringlet.core.loading.windows import window_in_late_layers
 from ringlet.plugins.architectures.llama import Llama
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import FormatError
-from ringlet.core.weight_loading import layer_shapes, model_shapes
+from ringlet.core.loading.weight_loading import layer_shapes, model_shapes
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from ringlet.core.architecture import Architecture, SourceTable, read_config
-from ringlet.core.common_names import HARMLESS_GGUF_KEYS, HARMLESS_HF_KEYS
 from ringlet.core.config import ModelConfig
-from ringlet.core.config_reader import ConfigReader
 from ringlet.core.errors import FormatError
 from ringlet.core.formats.gguf import GGUFFile
 from ringlet.core.formats.json_object import read_json_object
 from ringlet.core.formats.safetensors import open_safetensors
 from ringlet.core.formats.tensor import StoredTensor
-from ringlet.core.weight_loading import load_weights
+from ringlet.core.loading.architecture import Architecture, SourceTable, read_config
+from ringlet.core.loading.common_names import HARMLESS_GGUF_KEYS, HARMLESS_HF_KEYS
+from ringlet.core.loading.config_reader import ConfigReader
+from ringlet.core.loading.weight_loading import load_weights
 from ringlet.core.weights import ModelWeights
 
 

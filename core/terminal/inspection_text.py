@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ringlet.core.inspection import SIZES
-from ringlet.core.text_tables import size_text, table_lines
+from ringlet.core.measurement.inspection import SIZES
+from ringlet.core.terminal.text_tables import size_text, table_lines
 
 
 def inspection_lines(found: Mapping[str, Any]) -> list[str]:

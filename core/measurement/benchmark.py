@@ -13,11 +13,11 @@ import numpy as np
 from ringlet.core.backend_calls import copy_ring, machine_limits, ring_bytes
 from ringlet.core.checks import check_count
 from ringlet.core.errors import RingletError
-from ringlet.core.generation import CHUNKS_A_STEP
+from ringlet.core.generation.loop import CHUNKS_A_STEP
+from ringlet.core.measurement.workload import StepCounter, Workload
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.step import run_step
-from ringlet.core.workload import StepCounter, Workload
 
 LARGEST_BATCH = 1024
 

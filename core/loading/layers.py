@@ -11,9 +11,9 @@ import numpy as np
 
 from ringlet.core import rope
 from ringlet.core.config import LayerConfig, Rope
-from ringlet.core.config_reader import ConfigReader
 from ringlet.core.errors import FormatError
-from ringlet.core.windows import WindowReader, no_windows
+from ringlet.core.loading.config_reader import ConfigReader
+from ringlet.core.loading.windows import WindowReader, no_windows
 
 SCALINGS = {kind: kind for kind in ("default", "linear", "llama3", "yarn")}
 GGUF_SCALINGS = {kind: kind for kind in ("none", "linear", "yarn")}  # Llama 3's comes as a tensor

@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from ringlet.core.common_names import ACTIVATIONS
 from ringlet.core.config import ModelConfig
-from ringlet.core.config_reader import REQUIRED, ConfigReader
 from ringlet.core.errors import FormatError, PluginError
 from ringlet.core.formats.tensor import StoredTensor
-from ringlet.core.layers import Layers
+from ringlet.core.loading.common_names import ACTIVATIONS
+from ringlet.core.loading.config_reader import REQUIRED, ConfigReader
+from ringlet.core.loading.layers import Layers
 from ringlet.core.weights import LayerWeights, ModelWeights
 
 Fields = dict[str, Any]  # ModelConfig's fields by name, as far as they are known

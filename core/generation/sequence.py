@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.completion import Chunk, FinishReason, Usage
-from ringlet.core.generation_options import GenerationOptions
+from ringlet.core.generation.options import GenerationOptions
+from ringlet.core.generation.stop_strings import StopStrings
 from ringlet.core.ring_cache import RingCache
 from ringlet.core.sampling import SamplerChain
-from ringlet.core.stop_strings import StopStrings
 
 
 @dataclass(frozen=True)

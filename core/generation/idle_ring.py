@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from ringlet.core.generation import PromptState
+from ringlet.core.generation.loop import PromptState
 from ringlet.core.ring_cache import RingCache
 
 SHORTEST_PREFIX = 16  # tokens; less is not worth another shape of the steps

@@ -13,8 +13,8 @@ import numpy as np
 from ringlet.core.backend import Backend
 from ringlet.core.backend_calls import copy_ring, new_ring
 from ringlet.core.completion import Chunk, Usage
+from ringlet.core.generation.sequence import Request, Sequence
 from ringlet.core.ring_cache import RingCache, RingLayout
-from ringlet.core.sequence import Request, Sequence
 from ringlet.core.step import run_step
 
 LARGEST_CROWD = 32  # sequences that are in the works at once; others wait for a ring

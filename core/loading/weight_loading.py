@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ringlet.core.architecture import SourceTable
-from ringlet.core.common_names import HARMLESS_TENSORS
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import FormatError, PluginError
 from ringlet.core.formats.tensor import StoredTensor
+from ringlet.core.loading.architecture import SourceTable
+from ringlet.core.loading.common_names import HARMLESS_TENSORS
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ringlet.core.parameters import ParameterOf, parameters_of
 from ringlet.core.plugin_manager import KINDS, PluginManager, Registered
-from ringlet.core.text_tables import table_lines
+from ringlet.core.terminal.text_tables import table_lines
 
 WIDTH = 80  # columns, for what can be wrapped
 

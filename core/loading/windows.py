@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ringlet.core.config_reader import ConfigReader
+from ringlet.core.loading.config_reader import ConfigReader
 
 Windows = list[int | None]
 WindowReader = Callable[[ConfigReader, int], Windows]  # of a configuration and n_layers

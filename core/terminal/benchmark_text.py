@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ringlet.core.benchmark import Result
+from ringlet.core.measurement.benchmark import Result
 from ringlet.core.pipeline import Pipeline
-from ringlet.core.text_tables import table_lines
+from ringlet.core.terminal.text_tables import table_lines
 
 HEAD = ("TEST", "DEPTH", "BATCH", "TOKENS/S", "±", "OF LIMIT")
 

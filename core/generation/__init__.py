@@ -1,0 +1,1 @@
+"""The loop that draws tokens: requests → sequences → steps → chunks."""

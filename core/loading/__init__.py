@@ -1,0 +1,1 @@
+"""Files on disk → a Model: which architecture, what its configuration says, where its weights are."""
