@@ -76,6 +76,13 @@ class Backend(ABC):
         Returns float32 (number of true `wants_logits`, d_vocab), in the batch's order. `run_step` tells the rings.
         """
 
+    def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """The same logits, and the hidden states of all tokens after the final norm: float32 (n, d_model).
+
+        A backend may leave it out; contrastive search asks for it. Raises RingletError where it is left out.
+        """
+        raise RingletError(f"backend {self.label} gives no hidden states: contrastive search needs one such as numpy")
+
     def machine_limits(self) -> MachineLimits | None:
         """Measured now, with as many threads as a step has; None from a backend that does not measure them."""
         return None

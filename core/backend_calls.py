@@ -43,20 +43,42 @@ def forward(backend: Backend, batch: Batch) -> np.ndarray:
     """Logits of the expected shape and dtype. A plugin's are numbers, too; a built-in's are checked by who draws."""
     with np.errstate(all="ignore"):  # what NumPy would warn of is seen in the logits
         logits = _call(backend, "forward", lambda: backend.forward(batch))
-    expected = (int(batch.wants_logits.sum()), backend.config.d_vocab)
-    if not isinstance(logits, np.ndarray) or logits.shape != expected or logits.dtype != np.float32:
-        found = f"{logits.dtype} {logits.shape}" if isinstance(logits, np.ndarray) else type(logits).__name__
-        raise fault(backend.label, "forward", f"returned {found}, not float32 {expected}")
+    return _checked_logits(backend, "forward", batch, logits)
+
+
+def forward_with_hidden(backend: Backend, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """The same, with the hidden states: float32 (n, d_model)."""
+    hook = "forward_with_hidden"
+    with np.errstate(all="ignore"):
+        returned = _call(backend, hook, lambda: backend.forward_with_hidden(batch))
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise fault(backend.label, hook, f"returned {type(returned).__name__}, not (logits, hidden states)")
+    logits = _checked_logits(backend, hook, batch, returned[0])
+    hidden = _checked_array(backend, hook, returned[1], (len(batch.token_ids), backend.config.d_model))
+    if backend.origin is not None and not np.isfinite(hidden).all():
+        raise fault(backend.label, hook, "returned hidden states that are no numbers")
+    return logits, hidden
+
+
+def _checked_logits(backend: Backend, hook: str, batch: Batch, logits: object) -> np.ndarray:
+    found = _checked_array(backend, hook, logits, (int(batch.wants_logits.sum()), backend.config.d_vocab))
     if backend.origin is not None:
-        _check_numbers(backend, logits)
-    return logits
+        _check_numbers(backend, hook, found)
+    return found
 
 
-def _check_numbers(backend: Backend, logits: np.ndarray) -> None:
+def _checked_array(backend: Backend, hook: str, array: object, shape: tuple[int, int]) -> np.ndarray:
+    if isinstance(array, np.ndarray) and array.shape == shape and array.dtype == np.float32:
+        return array
+    found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+    raise fault(backend.label, hook, f"returned {found}, not float32 {shape}")
+
+
+def _check_numbers(backend: Backend, hook: str, logits: np.ndarray) -> None:
     largest = logits.max(initial=-np.inf)  # NaN where any is
     if np.isnan(largest) or largest == np.inf:
         value = "NaN" if np.isnan(largest) else "+inf"
-        raise fault(backend.label, "forward", f"returned {value}; if --backend numpy does too, the model is broken")
+        raise fault(backend.label, hook, f"returned {value}; if --backend numpy does too, the model is broken")
 
 
 def new_ring(backend: Backend, layout: RingLayout, kv_dtype: str) -> RingCache:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ringlet.core.backend import Backend
-from ringlet.core.backend_calls import forward
+from ringlet.core.backend_calls import forward, forward_with_hidden
 from ringlet.core.batch import Batch
 from ringlet.core.ring_cache import RingCache
 
@@ -26,3 +26,19 @@ def run_step(backend: Backend, parts: Sequence[tuple[RingCache, Sequence[int], s
     logits = forward(backend, batch)
     batch.commit()
     return logits
+
+
+def run_step_with_hidden(
+    backend: Backend, parts: Sequence[tuple[RingCache, Sequence[int], str]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same, and the hidden states of all tokens: float32 (n, d_model), after the final norm.
+
+    Raises RingletError where the backend does not give them.
+    """
+    config = backend.config
+    if not parts:
+        return np.empty((0, config.d_vocab), np.float32), np.empty((0, config.d_model), np.float32)
+    batch = Batch.of(parts, config.d_vocab)
+    logits, hidden = forward_with_hidden(backend, batch)
+    batch.commit()
+    return logits, hidden

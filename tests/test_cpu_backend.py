@@ -7,45 +7,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from naive import ByteActivations
-from random_models import ADJACENT, HALVES, assert_close, in_pieces, random_blocks, random_model, tokens
+from random_models import (
+    ADJACENT,
+    HALVES,
+    RECIPES,
+    assert_close,
+    in_pieces,
+    random_model,
+    random_model_stored_as,
+    tokens,
+)
 
 from ringlet.core.batch import Batch
 from ringlet.core.config import LayerConfig
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.ring_cache import RingLayout
-from ringlet.core.step import run_step
+from ringlet.core.step import run_step, run_step_with_hidden
 from ringlet.core.weights import Matrix
 from ringlet.plugins.backends.cpu import CpuBackend
 from ringlet.plugins.backends.cpu import backend as cpu_backend
 from ringlet.plugins.backends.numpy import NumpyBackend
-
-RECIPES: dict[str, dict] = {
-    "plain": {},
-    "biases": {"biases": True},
-    "layer norm": {"norm": "layer", "biases": True},
-    "layer norm without biases": {"norm": "layer"},
-    "no rope": {"layers": (LayerConfig(), LayerConfig())},
-    "adjacent pairs, partial width": {"layers": (LayerConfig(None, ADJACENT), LayerConfig(None, HALVES))},
-    "windows": {"layers": (LayerConfig(5, HALVES), LayerConfig(None, ADJACENT), LayerConfig(1, HALVES))},
-    "q and k norms": {"qk_norm": True},
-    "post norms": {"post_norms": True},
-    "layer post norms": {"post_norms": True, "norm": "layer"},
-    "parallel": {"residual": "parallel", "biases": True},
-    "not gated": {"gated": False, "biases": True},
-    "gelu": {"activation": "gelu"},
-    "gelu by tanh": {"activation": "gelu_tanh", "gated": False},
-    "relu": {"activation": "relu"},
-    "soft caps": {"score_soft_cap": 1.5, "logit_soft_cap": 2.0},
-    "learned positions": {"learned_positions": True, "context_length": 64, "layers": (LayerConfig(),)},
-    "scaled and tied embedding": {"embedding_scale": 4.0, "tied": True},
-    "one odd part a head": {"d_k": 1, "d_v": 3, "layers": (LayerConfig(),), "qk_norm": True},
-    "nothing a multiple of a vector": {
-        "d_model": 21, "d_k": 7, "d_v": 5, "d_ff": 33, "d_vocab": 3, "n_heads": 3, "n_kv_heads": 1, "biases": True
-    },
-    "wide values": {"d_k": 6, "d_v": 70, "n_heads": 6, "n_kv_heads": 3},
-    "large": {"d_model": 200, "d_ff": 333, "d_vocab": 500, "d_k": 64, "d_v": 64, "score_scale": 0.125},
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
@@ -58,33 +40,31 @@ def test_every_recipe_as_the_reference(recipe: dict) -> None:
     np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_hidden_states_of_all_tokens(recipe: dict) -> None:
+    """Also of those whose logits are not wanted, in steps of several sizes; they change no logit."""
+    config, weights = random_model(**recipe)
+    ids, layout = tokens(24, config), RingLayout.of(config, 24, chunk=24)
+    reference, backend = NumpyBackend(config, weights), CpuBackend(config, weights, 2)
+    theirs = reference.new_ring(layout, "f32")
+    mine, plain = (backend.new_ring(layout, "f32") for _ in range(2))
+    for part, wanted in ((ids[:3], "all"), (ids[3:20], "last"), (ids[20:], "none")):
+        _, expected = run_step_with_hidden(reference, [(theirs, part, wanted)])
+        logits, hidden = run_step_with_hidden(backend, [(mine, part, wanted)])
+        np.testing.assert_array_equal(logits, run_step(backend, [(plain, part, wanted)]))
+        assert_close(hidden, expected)
+    assert mine.length == len(ids)
+
+
 @pytest.mark.parametrize("name", BLOCK_FORMATS)
 def test_every_block_format(name: str) -> None:
-    config, weights = random_model(d_model=256, d_ff=256, d_k=64, d_v=64, layers=(LayerConfig(None, HALVES),))
-    block = BLOCK_FORMATS[name]
-
-    def stored(matrix: Matrix) -> Matrix:
-        """The matrix in the format, or random blocks whose half floats are of modest size."""
-        if block.n_weights == 1:
-            halves = (
-                matrix.data.view(np.float32).astype(np.float16)
-                if name == "F16"
-                else matrix.data.view(np.uint16)[:, 1::2]
-            )
-            return matrix if name == "F32" else Matrix(np.ascontiguousarray(halves).view(np.uint8), name, 256)
-        return Matrix(random_blocks(name, matrix.shape[0], 256, scale=1e-3), name, 256)
-
-    layer = weights.layers[0]
-    quantised = replace(
-        layer, **{w: stored(getattr(layer, w)) for w in ("W_q", "W_k", "W_v", "W_o", "W_up", "W_gate", "W_down")}
-    )
-    weights = replace(weights, layers=(quantised,), embedding=stored(weights.embedding), W_t=stored(weights.W_t))
+    config, weights = random_model_stored_as(name)
     ids, layout = tokens(9, config), RingLayout.of(config, 40, chunk=40)
     exact, reference, logits = (
         in_pieces(b, b.new_ring(layout, "f32"), ids, [9])
         for b in (NumpyBackend(config, weights), ByteActivations(config, weights), CpuBackend(config, weights, 2))
     )
-    if block.n_weights == 1:
+    if BLOCK_FORMATS[name].n_weights == 1:
         assert_close(logits, exact)
         return
     # A number halfway between two bytes may fall to either: that moves one token's logits by a part of the rounding.

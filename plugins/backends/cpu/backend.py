@@ -34,6 +34,15 @@ def step_at(code: int) -> Step:
     return partial(function, ctypes.byref(unused), ctypes.byref(unused))
 
 
+def final_norm(config: ModelConfig, weights: ModelWeights, x: np.ndarray) -> np.ndarray:
+    """The last norm of x (n, d_model)."""
+    from ringlet.plugins.backends.numpy import layer_norm, rms_norm
+
+    if config.norm == "rms":
+        return rms_norm(x, weights.final_norm, config.norm_epsilon)
+    return layer_norm(x, weights.final_norm, weights.final_norm_bias, config.norm_epsilon)
+
+
 class StepTask:
     """A step's job, with memory of its own: a thread that lags behind in it reads nothing of a later step's."""
 
@@ -81,6 +90,18 @@ class CpuBackend(Backend):
     def forward(self, batch: Batch) -> np.ndarray:
         with self._step_lock():
             return self._run(batch)
+
+    def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        with self._step_lock():
+            logits, x = self._run(batch), self._residual(len(batch.token_ids))
+        return logits, final_norm(self.config, self.weights, x)
+
+    def _residual(self, n_tokens: int) -> np.ndarray:
+        """What the last layer of the last step left of its first tokens: float32 (n_tokens, d_model)."""
+        memory, width = self._scratch.memory, records.padded(self.config.d_model)
+        at = self._scratch.places["x"] - address(memory)
+        rows = memory[at : at + 4 * n_tokens * width].view(np.float32).reshape(n_tokens, width)
+        return rows[:, : self.config.d_model].copy()
 
     def machine_limits(self) -> MachineLimits:
         from ringlet.plugins.backends.cpu.limits import machine_limits  # imports Numba
