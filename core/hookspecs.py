@@ -31,7 +31,7 @@ def register_architectures(register: Register) -> None:
 
 @hookspec
 def register_observers(register: Register) -> None:
-    """Call register(cls) for each observer of the numpy backend's arrays."""
+    """Call register(cls) for each observer of the numpy backend's arrays: see `ringlet.core.observers`."""
 
 
 @hookspec

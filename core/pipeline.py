@@ -30,15 +30,18 @@ from ringlet.core.generation.idle_ring import IdleRing
 from ringlet.core.generation.loop import Generation, PromptState
 from ringlet.core.generation.options import GenerationOptions
 from ringlet.core.generation.sequence import Request
+from ringlet.core.observers import Observable, let_plugins_watch
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.step import run_step
 
 if TYPE_CHECKING:
+    from ringlet.core.explanation.trace import Trace
     from ringlet.core.model import Model
 
 USUAL_CONTEXT = 4096
 USUAL_CHUNK = 256
+REFERENCE = "numpy"  # the backend that can be watched
 
 Prompt = str | Sequence[int] | np.ndarray
 Prompts = list[str] | list[list[int]] | list[Prompt] | tuple[Prompt, ...]
@@ -63,6 +66,7 @@ class Pipeline:
         self.plugins, self.load_seconds = plugins, load_seconds
         self.tokenizer = model.tokenizer
         self._idle_ring = IdleRing(self.new_ring)
+        let_plugins_watch(backend, plugins)
 
     @classmethod
     def from_pretrained(
@@ -211,6 +215,35 @@ class Pipeline:
         options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, stop, ignore_eos)
         return self._chunks_of(Request(self._prompt_ids(prompt), options))
 
+    def trace(
+        self, prompt: Prompt, max_tokens: int = 0, sampler: str = "greedy", seed: int | None = None, top: int = 10
+    ) -> Trace:
+        """Every quantity of a prompt's way through the model, by name, and of the tokens drawn after it.
+
+        The numpy backend computes it in float32, whatever this pipeline uses, with a ring of the same context, sinks
+        and overflow. The prompt is one step, each drawn token another.
+
+        max_tokens: to draw and to trace at most. sampler, seed: how. top: how many of the likeliest tokens to keep
+        wherever some are. Raises RingletError also where the arrays would take too much memory.
+        """
+        if is_list_of_prompts(prompt):
+            raise RingletError("trace takes one prompt")
+        check_count("top", top, minimum=1)
+        options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, (), ignore_eos=False)
+        from ringlet.core.explanation.tracing import trace
+
+        return trace(self, self._prompt_ids(prompt), options, top)
+
+    @cached_property
+    def observable_backend(self) -> Backend:
+        """A backend that tells of its arrays: this pipeline's own where it does, else the reference."""
+        if isinstance(self.backend, Observable):
+            return self.backend
+        candidates = backend_candidates(REFERENCE, self.plugins)
+        made = make_backend(candidates, self.plugins, self.model.config, self.model.weights, None)
+        let_plugins_watch(made, self.plugins)
+        return made
+
     def _chunks_of(self, request: Request) -> Generator[Chunk, None, None]:
         with closing(self._run([request])) as run:
             for _, chunk in run:
@@ -220,7 +253,7 @@ class Pipeline:
         """All requests together; a lone one may begin with what the last one left in its ring."""
         first = self._idle_ring.take(requests[0].prompt_ids) if len(requests) == 1 else None
         generation = Generation(
-            self.backend, self.tokenizer, self.layout, self.kv_dtype, requests, self._removed_ids, first
+            self.backend, self.tokenizer, self.layout, self.kv_dtype, requests, self.removed_ids, first
         )
         try:
             yield from generation.run()
@@ -234,7 +267,7 @@ class Pipeline:
             self._idle_ring.give_back(first, requests[0].prompt_ids)
 
     @cached_property
-    def _removed_ids(self) -> np.ndarray:
+    def removed_ids(self) -> np.ndarray:
         """Ids that have no token; they are never drawn."""
         return np.array(self.tokenizer.ids_without_token(self.model.config.d_vocab), np.int64)
 

@@ -45,13 +45,17 @@ MOST_MANAGERS = 8
 
 @dataclass(frozen=True)
 class Registered:
-    """One registered class (or click command) and where it came from: "built-in", a package, or a file."""
+    """One registered class (or click command) and where it came from: "built-in", a package, or a file.
+
+    explicit: the user named the plugin.
+    """
 
     cls: Any
     kind: str
     name: str
     origin: str
     version: str | None
+    explicit: bool = False
 
     @property
     def is_built_in(self) -> bool:
@@ -182,7 +186,7 @@ class PluginManager:
             holder = self._registries[kind].get(name) or found.get(name)
             if holder is not None:
                 raise PluginError(f"the name {name!r} is already taken by {holder.cls.__qualname__} ({holder.origin})")
-            found[name] = Registered(cls, kind, name, plugin.origin, plugin.version)
+            found[name] = Registered(cls, kind, name, plugin.origin, plugin.version, plugin.explicit)
 
         with self._faults_of(plugin, hook):
             self._call(plugin, hook, register=register)

@@ -62,8 +62,14 @@ def _check_architecture(cls: type) -> None:
         raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.Architecture")
 
 
+def _check_observer(cls: type) -> None:
+    if not defines(cls, "__call__"):
+        raise PluginError(f"{cls.__qualname__} has no __call__(name, array, layer)")
+
+
 CHECKS: dict[str, Callable[[type], None]] = {
     "sampler": _check_sampler,
     "backend": _check_backend,
     "architecture": _check_architecture,
+    "observer": _check_observer,
 }

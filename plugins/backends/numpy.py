@@ -2,6 +2,8 @@
 
 Read `forward`, `attention` and `attend`: sentence → tokens → embedding → Q, K, V → S = QKᵀ/√d_k → α = softmax(S)
 → O_head = αV → O_heads·W_o → feed-forward → W_t → logits (Vaswani et al. 2017, Attention Is All You Need, eq. 1).
+
+Whoever watches (`ringlet explain`, `pipe.trace`, an observer of a plugin's) is told each quantity by its name.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from ringlet.core.backend import Backend, MachineLimits
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig, Rope
 from ringlet.core.hookspecs import Register, hookimpl
+from ringlet.core.observers import Observable
 from ringlet.core.ring_cache import LayerLayout, RingCache
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 
 
-class NumpyBackend(Backend):
+class NumpyBackend(Observable, Backend):
     """Any recipe, plainly. Weights are unpacked to float32 once, so it takes 4 bytes a weight."""
 
     name = "numpy"
@@ -46,23 +49,37 @@ class NumpyBackend(Backend):
         return y if bias is None else y + bias
 
     def forward(self, batch: Batch) -> np.ndarray:
+        return self.forward_with_hidden(batch)[0]
+
+    def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         config, weights = self.config, self.weights
         x = weights.embedding.dequantize(batch.token_ids) * np.float32(config.embedding_scale)  # (n, d_model)
         if weights.positions is not None:
             x = x + weights.positions.dequantize(batch.positions)
+        self.observe(None, token_ids=batch.token_ids, positions=batch.positions, sequence=batch.sequence)
         for index, layer in enumerate(weights.layers):
-            attended = self.attention(
-                index, layer, self.norm(x, layer.attention_norm, layer.attention_norm_bias), batch
-            )
-            if config.residual == "parallel":
-                x = x + attended + self.feed_forward(layer, self.feed_forward_input(x, layer))
-            else:
-                x = x + self.post_norm(attended, layer.attention_post_norm)
-                fed = self.feed_forward(layer, self.feed_forward_input(x, layer))
-                x = x + self.post_norm(fed, layer.feed_forward_post_norm)
-        x = self.norm(x[batch.wants_logits], weights.final_norm, weights.final_norm_bias)
-        logits = self.project(x, weights.W_t, weights.b_t)  # O_vocab, (wanted, d_vocab)
-        return soft_cap(logits, config.logit_soft_cap).astype(np.float32, copy=False)
+            x = self.block(index, layer, x, batch)
+        final_normed = self.final_norm(x)
+        logits = self.to_vocab(final_normed[batch.wants_logits])
+        self.observe(None, final_normed=final_normed, logits=logits)
+        return logits, final_normed
+
+    def block(self, index: int, layer: LayerWeights, x: np.ndarray, batch: Batch) -> np.ndarray:
+        """The residual stream x (n, d_model) after one layer: attention adds to it, then feed-forward does.
+
+        In a parallel block the feed-forward part reads what attention reads, not what it returns.
+        """
+        x_normed = self.norm(x, layer.attention_norm, layer.attention_norm_bias)
+        self.observe(index, x=x, x_normed=x_normed)
+        attended = self.post_norm(self.attention(index, layer, x_normed, batch), layer.attention_post_norm)
+        x_attended = x + attended
+        seen = x if self.config.residual == "parallel" else x_attended
+        fed_from = self.norm(seen, layer.feed_forward_norm, layer.feed_forward_norm_bias)
+        self.observe(index, attended=attended, x_attended=x_attended, fed_from=fed_from)
+        fed = self.post_norm(self.feed_forward(index, layer, fed_from), layer.feed_forward_post_norm)
+        x_out = x_attended + fed
+        self.observe(index, fed=fed, x_out=x_out)
+        return x_out
 
     def attention(self, index: int, layer: LayerWeights, x: np.ndarray, batch: Batch) -> np.ndarray:
         """O_attention of each token, (n, d_model), from its normed residual x (n, d_model)."""
@@ -70,18 +87,24 @@ class NumpyBackend(Backend):
         Q = self.project(x, layer.W_q, layer.b_q).reshape(n, config.n_heads, config.d_k)
         K = self.project(x, layer.W_k, layer.b_k).reshape(n, config.n_kv_heads, config.d_k)
         V = self.project(x, layer.W_v, layer.b_v).reshape(n, config.n_kv_heads, config.d_v)
+        self.observe(index, Q=Q, K=K, V=V)
         if layer.q_norm is not None and layer.k_norm is not None:
             Q, K = rms_norm(Q, layer.q_norm, config.norm_epsilon), rms_norm(K, layer.k_norm, config.norm_epsilon)
+            self.observe(index, Q_normed=Q, K_normed=K)
         rope = config.layers[index].rope
         K = rotate(K, batch.positions, rope)
-        O_heads = np.empty((n, config.n_heads, config.d_v), np.float32)
+        self.observe(index, K_rotated=K)
+        O_heads: np.ndarray = np.empty((n, config.n_heads, config.d_v), np.float32)
         for ring, start, stop in zip(batch.rings, batch.starts, batch.starts[1:], strict=False):
             layout, at = ring.layout.layers[index], batch.positions[start:stop]
             slots = layout.slot(at)
             ring.memory.keys[index][:, slots] = K[start:stop].swapaxes(0, 1)
             ring.memory.values[index][:, slots] = V[start:stop].swapaxes(0, 1)
             O_heads[start:stop] = self.attend(index, layout, ring, Q[start:stop], at)
-        return self.project(O_heads.reshape(n, -1), layer.W_o, layer.b_o)
+        O_heads = O_heads.reshape(n, -1)
+        O_attention = self.project(O_heads, layer.W_o, layer.b_o)
+        self.observe(index, O_heads=O_heads, O_attention=O_attention)
+        return O_attention
 
     def attend(self, index: int, layout: LayerLayout, ring: RingCache, Q: np.ndarray, at: np.ndarray) -> np.ndarray:
         """O_head = softmax(QKᵀ/√d_k)·V over the ring, for unrotated queries Q (n, n_heads, d_k) at positions `at`.
@@ -89,38 +112,52 @@ class NumpyBackend(Backend):
         Ring keys meet the query rotated at its position p; sink keys meet it rotated at min(p, capacity - 1), which
         is StreamingLLM (Xiao et al. 2023, section 3.2): positions inside the cache.
         """
-        config, group = self.config, self.config.heads_per_kv_head
+        config, group, n = self.config, self.config.heads_per_kv_head, len(at)
         rope = config.layers[index].rope
         held = np.arange(layout.first_visible(int(at[0])), int(at[-1]) + 1)
         sinks = np.arange(min(layout.sinks, int(at[-1]) + 1))
-        slots = np.concatenate([layout.slot(sinks), layout.slot(held)])
-        K = ring.memory.keys[index][:, slots].astype(np.float32)  # (n_kv_heads, keys, d_k)
-        V = ring.memory.values[index][:, slots].astype(np.float32)
-        Q_ring = by_group(rotate(Q, at, rope), group)  # (n_kv_heads, group, n, d_k)
-        Q_sinks = by_group(rotate(Q, np.minimum(at, layout.capacity - 1), rope), group)
-        K = K[:, None]
-        S = np.concatenate(
-            [Q_sinks @ K[..., : len(sinks), :].swapaxes(-1, -2), Q_ring @ K[..., len(sinks) :, :].swapaxes(-1, -2)],
+        seen = np.concatenate([sinks, held])
+        K = ring.memory.keys[index][:, layout.slot(seen)].astype(np.float32)  # (n_kv_heads, keys, d_k)
+        V = ring.memory.values[index][:, layout.slot(seen)].astype(np.float32)
+        Q_rotated = rotate(Q, at, rope)
+        Q_sinks = rotate(Q, np.minimum(at, layout.capacity - 1), rope)
+        Q_ring, Q_first, K = by_group(Q_rotated, group), by_group(Q_sinks, group), K[:, None]  # (n_kv_heads, group, …)
+        S_raw = np.concatenate(
+            [Q_first @ K[..., : len(sinks), :].swapaxes(-1, -2), Q_ring @ K[..., len(sinks) :, :].swapaxes(-1, -2)],
             axis=-1,
-        )  # (n_kv_heads, group, n, keys)
-        S = soft_cap(S * np.float32(config.score_scale), config.score_soft_cap)
+        ).reshape(config.n_heads, n, -1)  # (n_heads, n, keys)
+        S_scaled = S_raw * np.float32(config.score_scale)
         first = np.array([layout.first_visible(int(p)) for p in at])[:, None]
         visible = np.concatenate([sinks <= at[:, None], (first <= held) & (held <= at[:, None])], axis=-1)
-        alpha = softmax(np.where(visible, S, np.float32(-np.inf)))
-        O_head = alpha @ V[:, None]  # (n_kv_heads, group, n, d_v)
-        return O_head.reshape(config.n_heads, len(at), config.d_v).swapaxes(0, 1)
+        S = np.where(visible, soft_cap(S_scaled, config.score_soft_cap), np.float32(-np.inf))
+        alpha = softmax(S)
+        O_head = alpha.reshape(config.n_kv_heads, group, n, -1) @ V[:, None]  # (n_kv_heads, group, n, d_v)
+        O_head = O_head.reshape(config.n_heads, n, config.d_v).swapaxes(0, 1)
+        self.observe(index, query_positions=at, key_positions=seen, Q_rotated=Q_rotated, Q_sinks=Q_sinks)
+        self.observe(index, S_raw=S_raw, S_scaled=S_scaled, S=S, alpha=alpha, O_head=O_head)
+        return O_head
 
-    def feed_forward_input(self, x: np.ndarray, layer: LayerWeights) -> np.ndarray:
-        return self.norm(x, layer.feed_forward_norm, layer.feed_forward_norm_bias)
-
-    def feed_forward(self, layer: LayerWeights, x: np.ndarray) -> np.ndarray:
+    def feed_forward(self, index: int, layer: LayerWeights, x: np.ndarray) -> np.ndarray:
         """(activation(x·W_gate) * (x·W_up))·W_down or activation(x·W_up)·W_down (Shazeer 2020, GLU Variants, eq. 5)."""
         up = self.project(x, layer.W_up, layer.b_up)
         if layer.W_gate is None:
             hidden = activation(up, self.config.activation)
         else:
             hidden = activation(self.project(x, layer.W_gate, layer.b_gate), self.config.activation) * up
-        return self.project(hidden, layer.W_down, layer.b_down)
+        O_feed_forward = self.project(hidden, layer.W_down, layer.b_down)
+        self.observe(index, hidden=hidden, O_feed_forward=O_feed_forward)
+        return O_feed_forward
+
+    def final_norm(self, x: np.ndarray) -> np.ndarray:
+        return self.norm(x, self.weights.final_norm, self.weights.final_norm_bias)
+
+    def to_vocab(self, x: np.ndarray) -> np.ndarray:
+        """O_vocab = x·W_t, (wanted, d_vocab), of the normed stream x (wanted, d_model)."""
+        logits = self.project(x, self.weights.W_t, self.weights.b_t)
+        return soft_cap(logits, self.config.logit_soft_cap).astype(np.float32, copy=False)
+
+    def logit_lens(self, x: np.ndarray) -> np.ndarray:
+        return self.to_vocab(self.final_norm(x))
 
     def norm(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
         if self.config.norm == "rms":
