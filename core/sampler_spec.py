@@ -5,13 +5,14 @@
     argument = value | name "=" value
     value    = anything without , ( ) = and quotes, or a quoted text with Python's escapes
 
-``name=value`` sets the sampler's first parameter.
+``name=value`` sets the sampler's first parameter. A decoding strategy is written as one sampler is.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,53 +43,60 @@ def parse_sampler_spec(spec: str, plugins: PluginManager) -> tuple[SamplerStep, 
     """Raises RingletError that names the piece of the text that is wrong. An empty text is an empty chain."""
     if not isinstance(spec, str):
         raise RingletError(f'sampler is {spec!r}: a text such as "top_k=40,temperature=0.8" is needed')
-    parser = _Parser(spec)
+    return parse_steps(spec, "sampler", lambda name: plugins.find("sampler", name))
+
+
+def parse_steps(spec: str, kind: str, find: Callable[[str], Registered]) -> tuple[SamplerStep, ...]:
+    """The same for another kind of class, which `find` finds by its name or raises RingletError."""
+    parser = _Parser(spec, kind)
     steps: list[SamplerStep] = []
     while not parser.at_end:
         if steps:
             parser.expect(",")
-        name, arguments = parser.sampler()
-        registered = plugins.find("sampler", name)
+        name, arguments = parser.step()
+        registered = find(name)
         steps.append(SamplerStep(registered, _bind(registered, arguments)))
     return tuple(steps)
 
 
-def _bind(sampler: Registered, arguments: list[tuple[str | None, str]]) -> dict[str, Any]:
+def _bind(step: Registered, arguments: list[tuple[str | None, str]]) -> dict[str, Any]:
     """Texts to the parameters' values; a text without a name belongs to the parameter at its place."""
-    parameters = parameters_of(sampler.cls)
+    parameters = parameters_of(step.cls)
     by_name = {parameter.name: parameter for parameter in parameters}
     bound: dict[str, Any] = {}
+    label = f"{step.kind} {step.name}"
     for place, (name, text) in enumerate(arguments):
-        parameter = _parameter_for(sampler.name, parameters, by_name, place, name)
+        parameter = _parameter_for(step, parameters, by_name, place, name)
         if parameter.name in bound:
-            raise RingletError(f"sampler {sampler.name}: {parameter.name} is given twice")
+            raise RingletError(f"{label}: {parameter.name} is given twice")
         try:
             bound[parameter.name] = parameter.convert(text)
         except RingletError as error:
-            raise RingletError(f"sampler {sampler.name}: {error}") from None
+            raise RingletError(f"{label}: {error}") from None
     missing = [parameter.name for parameter in parameters if parameter.required and parameter.name not in bound]
     if missing:
-        raise RingletError(f"sampler {sampler.name} needs {', '.join(missing)}: write {sampler.name}({missing[0]}=…)")
+        raise RingletError(f"{label} needs {', '.join(missing)}: write {step.name}({missing[0]}=…)")
     return bound
 
 
 def _parameter_for(
-    sampler: str, parameters: tuple[ParameterOf, ...], by_name: dict[str, ParameterOf], place: int, name: str | None
+    step: Registered, parameters: tuple[ParameterOf, ...], by_name: dict[str, ParameterOf], place: int, name: str | None
 ) -> ParameterOf:
+    label = f"{step.kind} {step.name}"
     if not parameters:
-        raise RingletError(f"sampler {sampler} has no parameters: write {sampler} alone")
+        raise RingletError(f"{label} has no parameters: write {step.name} alone")
     if name is None:
         if place >= len(parameters):
-            raise RingletError(f"sampler {sampler} has {len(parameters)} parameters: {', '.join(by_name)}")
+            raise RingletError(f"{label} has {len(parameters)} parameters: {', '.join(by_name)}")
         return parameters[place]
     if name not in by_name:
-        raise RingletError(f"sampler {sampler}: {unknown_name('parameter', name, by_name)}")
+        raise RingletError(f"{label}: {unknown_name('parameter', name, by_name)}")
     return by_name[name]
 
 
 class _Parser:
-    def __init__(self, spec: str) -> None:
-        self._spec = spec
+    def __init__(self, spec: str, kind: str) -> None:
+        self._spec, self._kind = spec, kind
         self._tokens: list[tuple[str, str]] = []
         at, end = 0, len(spec.rstrip())
         while at < end:
@@ -105,10 +113,10 @@ class _Parser:
         return self._next == len(self._tokens)
 
     def error(self, text: str) -> RingletError:
-        return RingletError(f'sampler "{self._spec}": {text}')
+        return RingletError(f'{self._kind} "{self._spec}": {text}')
 
-    def sampler(self) -> tuple[str, list[tuple[str | None, str]]]:
-        """The next sampler's name and its arguments (name or None, text)."""
+    def step(self) -> tuple[str, list[tuple[str | None, str]]]:
+        """The next name and its arguments (name or None, text)."""
         name = self._name()
         if self._take("="):
             return name, [(None, self._value(f"{name}="))]
@@ -124,18 +132,18 @@ class _Parser:
         if not self._take(mark):
             raise self.error(f"a {mark} is needed {self._where()}")
 
-    def _argument(self, sampler: str) -> tuple[str | None, str]:
+    def _argument(self, step: str) -> tuple[str | None, str]:
         follows = self._tokens[self._next + 1 : self._next + 2]
         if follows == [("mark", "=")]:
             name = self._name()
             self.expect("=")
             return name, self._value(f"{name}=")
-        return None, self._value(f"{sampler}(")
+        return None, self._value(f"{step}(")
 
     def _name(self) -> str:
         kind, text = self._peek()
         if kind != "word" or not NAME.fullmatch(text):
-            raise self.error(f"a sampler's name is needed {self._where()}")
+            raise self.error(f"a {self._kind}'s name is needed {self._where()}")
         self._next += 1
         return text
 

@@ -18,6 +18,7 @@ says what it would draw from. Each sequence has samplers of its own, so they may
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class SamplerContext:
 
     token_ids: int32, prompt and completion so far, read-only. prompt_length: how many of them are the prompt.
     step: how many tokens are drawn so far. rng: the sequence's own. tokenizer: None where there is none.
+    raw_logits: float32 (d_vocab,), read-only, what the first sampler of the chain is given.
     """
 
     token_ids: np.ndarray
@@ -47,7 +49,8 @@ class SamplerContext:
     step: int
     d_vocab: int
     rng: np.random.Generator
-    tokenizer: Any = None
+    tokenizer: Any
+    raw_logits: np.ndarray
 
 
 class SamplerChain:
@@ -96,17 +99,32 @@ class SamplerChain:
             values = _call(registered, sampler, values, context)
         return draw(values, self._rng)
 
+    def fork(self) -> SamplerChain:
+        """A chain in the same state, for another way to go on.
+
+        Raises PluginError for a plugin's sampler that `copy.deepcopy` cannot copy.
+        """
+        fork = copy(self)
+        fork._rng = deepcopy(self._rng)
+        fork._samplers = [(registered, self._copy_of(registered, sampler)) for registered, sampler in self._samplers]
+        return fork
+
+    def _copy_of(self, registered: Registered, sampler: Any) -> Any:
+        shared = {id(self._tokenizer): self._tokenizer}  # a sampler that keeps it means the same one
+        return _guarded(registered, "deepcopy", lambda: deepcopy(sampler, shared))
+
     def _context(self, logits: ArrayLike, token_ids: ArrayLike) -> tuple[SamplerContext, np.ndarray]:
         values = np.array(logits, np.float32)  # a copy: samplers may write to it
         if values.ndim != 1 or not values.size:
             raise RingletError(f"logits have the shape {values.shape}: (d_vocab,) is needed")
         check_logits(values)
-        ids = np.asarray(token_ids, np.int32).view()
-        ids.flags.writeable = False
+        ids, raw_logits = np.asarray(token_ids, np.int32).view(), np.asarray(logits, np.float32).view()
+        ids.flags.writeable = raw_logits.flags.writeable = False
         if self._prompt_length is None:
             self._prompt_length = len(ids)
         step = max(0, len(ids) - self._prompt_length)
-        return SamplerContext(ids, self._prompt_length, step, len(values), self._rng, self._tokenizer), values
+        context = SamplerContext(ids, self._prompt_length, step, len(values), self._rng, self._tokenizer, raw_logits)
+        return context, values
 
 
 def parse_chain(spec: str, plugins: PluginManager) -> tuple[SamplerStep, ...]:

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from dense_reference import dense_logits, plain_model, visible_positions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import assert_close, in_pieces, tokens
@@ -19,6 +18,7 @@ from ringlet.core.ring_cache import RingCache, RingFull, RingLayout
 from ringlet.core.step import run_step
 from ringlet.plugins.backends.cpu import CpuBackend
 from ringlet.plugins.backends.numpy import NumpyBackend
+from ringlet.testing.dense_reference import dense_logits, plain_model, visible_positions
 
 BACKENDS = {"numpy": NumpyBackend, "cpu": CpuBackend}
 SHAPES = {

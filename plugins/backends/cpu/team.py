@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ class Team:
     """Runs `step(thread, address of the job)` on its threads at once; one caller at a time.
 
     The caller's own run of the step returns when all its work is done, whoever did it. A thread that the system has put
-    aside may then still be inside, where it finds nothing left to do; the next task starts without it.
+    aside may then still be inside, where it finds nothing left to do; it comes to the next task when it is out.
     """
 
     def __init__(self, n_threads: int, step: Step) -> None:
@@ -68,7 +69,7 @@ class _Crew:
     failure: BaseException | None
 
     def start(self, task: Task) -> None:
-        """Set those to work who are asleep."""
+        """Set all to work."""
         for worker in self._workers:
             worker.start(task)
 
@@ -85,42 +86,44 @@ class _Crew:
 
 
 class _Worker:
-    """One thread; it sleeps while it has no task."""
+    """One thread; it sleeps while it has no task. It may still be on its way out of a task when the next is there, as
+    it needs the interpreter's lock for that, which the caller holds; it then goes on without a sleep."""
 
     def __init__(self, crew: _Crew, number: int, step: Step) -> None:
         self._number, self._step, self._crew = number, step, weakref.ref(crew)
-        self._wake, self._task, self._dismissed = threading.Lock(), None, False
+        self._wake, self._next, self._dismissed = threading.Lock(), deque[Task](maxlen=1), False
         self._wake.acquire()
         self.thread = threading.Thread(target=self._work, name=f"ringlet-{number}", daemon=True)
         self.thread.start()
 
-    _task: Task | None
-
     def start(self, task: Task) -> None:
-        if self._task is None:
-            self._task = task
-            self._wake.release()
+        self._next.append(task)  # in place of an older one, which is done without it
+        self._rouse()
 
     def dismiss(self) -> None:
         self._dismissed = True
+        self._rouse()
+
+    def _rouse(self) -> None:
         with suppress(RuntimeError):  # awake already
             self._wake.release()
 
     def _work(self) -> None:
         while True:
             self._wake.acquire()
-            task = self._task
-            if task is not None:
-                try:
-                    self._step(self._number, task.address)
-                except BaseException as failure:
-                    crew = self._crew()
-                    if crew is not None:
-                        crew.failure = failure
-                    task.abandoned[0] = 1
-                self._task = task = None
+            while self._next:
+                self._run(self._next.pop())
             if self._dismissed:
                 return
+
+    def _run(self, task: Task) -> None:
+        try:
+            self._step(self._number, task.address)
+        except BaseException as failure:
+            crew = self._crew()
+            if crew is not None:
+                crew.failure = failure
+            task.abandoned[0] = 1
 
 
 def usable_cores() -> int:

@@ -8,10 +8,10 @@ or the window. Keys are kept unrotated and rotated at their place inside that li
 from __future__ import annotations
 
 import numpy as np
-from random_models import random_model, rope_of
 
 from ringlet.core.config import LayerConfig, ModelConfig, Rope
 from ringlet.core.weights import Matrix, ModelWeights
+from ringlet.testing.random_models import random_model, rope_of
 
 
 def plain_model(
