@@ -91,11 +91,11 @@ def new_ring(backend: Backend, layout: RingLayout, kv_dtype: str) -> RingCache:
     return ring
 
 
-def copy_ring(backend: Backend, source: RingCache, target: RingCache | None = None) -> RingCache:
-    """The target, or a new ring, which now holds what the source does."""
+def copy_ring(backend: Backend, source: RingCache, target: RingCache | None = None, shared: int = 0) -> RingCache:
+    """The target, or a new ring, which now holds what the source does; shared: see `RingCache.copy_from`."""
     if target is None:
         return _call(backend, "new_memory", source.fork)
-    _call(backend, "copy_from", lambda: target.copy_from(source))
+    _call(backend, "copy_since" if shared else "copy_from", lambda: target.copy_from(source, shared))
     return target
 
 

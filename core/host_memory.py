@@ -35,6 +35,7 @@ class HostMemory(RingMemory):
             arrays.append(self._memory[at : at + size].view(dtype).reshape(shape))
             at += _aligned(size)
         self.keys, self.values = arrays[::2], arrays[1::2]
+        self._layers = layout.layers
 
     @property
     def nbytes(self) -> int:
@@ -44,6 +45,12 @@ class HostMemory(RingMemory):
         for mine, theirs in zip((*self.keys, *self.values), (*other.keys, *other.values), strict=True):
             used = min(length, mine.shape[1])
             mine[:, :used] = theirs[:, :used]
+
+    def copy_since(self, other: HostMemory, shared: int, length: int) -> None:
+        for index, layer in enumerate(self._layers):
+            slots = np.unique(layer.slot(np.arange(shared, length)))
+            for mine, theirs in ((self.keys, other.keys), (self.values, other.values)):
+                mine[index][:, slots] = theirs[index][:, slots]
 
 
 def host_bytes(config: ModelConfig, layout: RingLayout, kv_dtype: str) -> int:

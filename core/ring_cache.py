@@ -105,6 +105,13 @@ class RingMemory(ABC):
     def copy_from(self: Memory, other: Memory, length: int) -> None:
         """Take over what another of the same layout holds after `length` tokens; slots beyond them do not matter."""
 
+    def copy_since(self: Memory, other: Memory, shared: int, length: int) -> None:
+        """The same where both hold the first `shared` tokens alike, and this one no more tokens than the other.
+
+        It may copy no more than what differs.
+        """
+        self.copy_from(other, length)
+
 
 class RingCache:
     """What is known of one sequence's keys and values.
@@ -163,9 +170,15 @@ class RingCache:
         self._first_held = [min(held, kept) for held in self._first_held]
         return kept
 
-    def copy_from(self, other: RingCache) -> None:
-        """Hold what another ring of the same layout does, in place of what was held before."""
-        self.memory.copy_from(other.memory, other.length)
+    def copy_from(self, other: RingCache, shared: int = 0) -> None:
+        """Hold what another ring of the same layout does, in place of what was held before.
+
+        shared: how many first tokens both hold alike already; then this ring may not be the longer one.
+        """
+        if shared:
+            self.memory.copy_since(other.memory, shared, other.length)
+        else:
+            self.memory.copy_from(other.memory, other.length)
         self.token_ids, self._first_held = other.token_ids[:], other._first_held[:]
 
     def fork(self) -> RingCache:

@@ -209,6 +209,31 @@ def test_a_fork_copies_the_slots_in_use_and_no_others():
         assert copy.token_ids == ring.token_ids
 
 
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_copy_of_what_differs_is_a_whole_copy(backends, data):
+    """Rings that held the same tokens and then went on apart, perhaps round and round."""
+    config, _, backend = backends[data.draw(st.sampled_from(sorted(SHAPES)))]
+    overflow = data.draw(st.sampled_from(["stop", "slide"]))
+    sinks = data.draw(st.sampled_from([0, 2]))
+    layout = RingLayout.of(config, 40 if overflow == "stop" else 6, sinks, overflow, chunk=3)
+    ring = backend.new_ring(layout, "f32")
+    shared, mine, theirs = data.draw(st.integers(0, 15)), data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9))
+    if shared:
+        in_pieces(backend, ring, tokens(shared, config), [3])
+    other = ring.fork()
+    if mine:
+        in_pieces(backend, ring, tokens(mine, config, seed=2), [1])
+    if mine + theirs:
+        in_pieces(backend, other, tokens(mine + theirs, config, seed=3), [1])
+    ring.copy_from(other, shared)
+    assert ring.token_ids == other.token_ids
+    after = tokens(4, config, seed=4)
+    expected = in_pieces(backend, other.fork(), after, [2])
+    assert np.array_equal(in_pieces(backend, ring, after, [2]), expected)
+    assert np.array_equal(in_pieces(backend, other, after, [2]), expected)
+
+
 @pytest.mark.parametrize(
     ("wish", "says"),
     [
