@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 FinishReason = Literal["stop", "length"]
@@ -33,11 +33,31 @@ class Usage(dict[str, int]):
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """A token and its log-probability, natural, under the model's own distribution: log-softmax of the raw logits.
+
+    text: the token as people read it, such as "<E6 88>" for a part of a character; "" for an id without a token.
+    """
+
+    token_id: int
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True)
+class TokenLogprobs(TokenLogprob):
+    """A token that was drawn. top: the likeliest ones at its place, the likeliest first."""
+
+    top: list[TokenLogprob]
+
+
+@dataclass(frozen=True)
 class Chunk:
     """What one more token brings.
 
-    text: what is certain by now; may be "". token_ids: the ids drawn since the last chunk.
-    finish_reason, usage, timings: None until the last chunk; see `Completion`.
+    text: what is certain by now; may be "". token_ids: the ids that are drawn and certain since the last chunk.
+    finish_reason, usage, timings: None until the last chunk; see `Completion`. logprobs: one for each id, None where
+    they were not asked for.
     """
 
     text: str
@@ -45,6 +65,7 @@ class Chunk:
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     timings: dict[str, float] | None = field(default=None, compare=False)
+    logprobs: list[TokenLogprobs] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +75,7 @@ class Completion:
     text: the completion only, without end token and stop string. token_ids: all that were drawn, an end token and
     those of a stop string included. finish_reason: "stop" (end token or stop string) or "length" (max_tokens, or the
     context is full). timings: seconds by name: "prompt" until the first token could be drawn, "generate" from then on.
+    logprobs: one for each of token_ids, None where they were not asked for.
     """
 
     text: str
@@ -61,6 +83,7 @@ class Completion:
     finish_reason: FinishReason
     usage: Usage
     timings: dict[str, float] = field(default_factory=dict, compare=False)
+    logprobs: list[TokenLogprobs] | None = None
 
     @classmethod
     def of_chunks(cls, chunks: list[Chunk]) -> Completion:
@@ -70,14 +93,16 @@ class Completion:
             raise ValueError("the last chunk is missing")
         text = "".join(chunk.text for chunk in chunks)
         ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
-        return cls(text, ids, last.finish_reason, last.usage, last.timings)
+        logprobs = None if last.logprobs is None else [one for chunk in chunks for one in chunk.logprobs or ()]
+        return cls(text, ids, last.finish_reason, last.usage, last.timings, logprobs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
+        """Plain values, for JSON; `logprobs` only where they were asked for."""
+        values = {
             "text": self.text,
             "token_ids": self.token_ids,
             "finish_reason": self.finish_reason,
             "usage": dict(self.usage),
             "timings": self.timings,
         }
+        return values if self.logprobs is None else values | {"logprobs": [asdict(one) for one in self.logprobs]}

@@ -24,12 +24,13 @@ from ringlet.core.checks import (
 )
 from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
-from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
+from ringlet.core.defaults import MAX_TOKENS
 from ringlet.core.errors import RingletError
+from ringlet.core.generation.best_of import best_completions
 from ringlet.core.generation.idle_ring import IdleRing
 from ringlet.core.generation.loop import Generation, PromptState
-from ringlet.core.generation.options import GenerationOptions
-from ringlet.core.generation.sequence import Request
+from ringlet.core.generation.options import SAMPLE, GenerationOptions
+from ringlet.core.generation.request import Request
 from ringlet.core.observers import Observable, let_plugins_watch
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.ring_cache import RingCache, RingLayout
@@ -140,79 +141,118 @@ class Pipeline:
         self,
         prompt: Prompt,
         max_tokens: int = ...,
-        sampler: str = ...,
+        sampler: str | None = ...,
         seed: int | None = ...,
         stop: str | Iterable[str] = ...,
         ignore_eos: bool = ...,
         n: Literal[1] = ...,
+        *,
+        logprobs: int | None = ...,
+        strategy: str = ...,
+        best_of: int | None = ...,
     ) -> Completion: ...
     @overload
     def generate(
         self,
         prompt: Prompts,
         max_tokens: int = ...,
-        sampler: str = ...,
+        sampler: str | None = ...,
         seed: int | None = ...,
         stop: str | Iterable[str] = ...,
         ignore_eos: bool = ...,
         n: int = ...,
+        *,
+        logprobs: int | None = ...,
+        strategy: str = ...,
+        best_of: int | None = ...,
     ) -> list[Completion]: ...
     @overload
     def generate(
         self,
         prompt: Prompt | Prompts,
         max_tokens: int = ...,
-        sampler: str = ...,
+        sampler: str | None = ...,
         seed: int | None = ...,
         stop: str | Iterable[str] = ...,
         ignore_eos: bool = ...,
         *,
         n: int,
+        logprobs: int | None = ...,
+        strategy: str = ...,
+        best_of: int | None = ...,
     ) -> Completion | list[Completion]: ...
     def generate(
         self,
         prompt: Prompt | Prompts,
         max_tokens: int = MAX_TOKENS,
-        sampler: str = DEFAULT_SAMPLER,
+        sampler: str | None = None,
         seed: int | None = None,
         stop: str | Iterable[str] = (),
         ignore_eos: bool = False,
         n: int = 1,
+        *,
+        logprobs: int | None = None,
+        strategy: str = SAMPLE,
+        best_of: int | None = None,
     ) -> Completion | list[Completion]:
         """Complete a prompt: a text or token ids, or a list of either, which are then computed together.
 
-        max_tokens: tokens to draw at most. sampler: see `SamplerChain`. seed: the same seed, prompt, backend and steps
-        give the same tokens, in a list as alone. stop: texts before which the completion is cut. ignore_eos: go on
-        after an end token. n: completions of each prompt; the first is the one that n=1 would give.
+        max_tokens: tokens to draw at most. sampler: see `SamplerChain`; None: the strategy's usual one. seed: the same
+        seed, prompt, backend and steps give the same tokens, in a list as alone. stop: texts before which the
+        completion is cut. ignore_eos: go on after an end token. n: completions of each prompt; the first is the one
+        that n=1 would give.
+        logprobs: with each token its log-probability, and so many of the likeliest ones at its place.
+        strategy: how tokens are chosen: "sample", "beam_search(beams=4,length_penalty=1.0)" or
+            "contrastive_search(top_k=4,penalty_alpha=0.6)"; see docs/generation.md.
+        best_of: draw so many completions of each prompt, and give the n of the largest mean log-probability.
 
-        Returns a Completion; a list of them for a list of prompts or n > 1, those of the first prompt first.
+        Returns a Completion; a list of them for a list of prompts or n > 1, those of the first prompt first. Beam
+        search gives fewer than n where there are not so many texts.
         """
         several = is_list_of_prompts(prompt)
         prompts = list(prompt) if several else [prompt]
-        options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, stop, ignore_eos, n)
+        options = GenerationOptions.checked(
+            self.plugins,
+            max_tokens,
+            sampler,
+            seed,
+            stop,
+            ignore_eos,
+            n,
+            logprobs=logprobs,
+            strategy=strategy,
+            best_of=best_of,
+        )
         requests = [Request(ids, options) for ids in self._ids_of_all(prompts, several)]
-        chunks: list[list[Chunk]] = [[] for request in requests for _ in range(options.n)]
+        chunks: list[list[list[Chunk]]] = [[[] for _ in range(options.n_drafts)] for _ in requests]
         for index, chunk in self._run(requests):
-            chunks[index].append(chunk)
-        completions = [Completion.of_chunks(parts) for parts in chunks]
+            place, draft = divmod(index, options.n_drafts)
+            chunks[place][draft].append(chunk)
+        completions = [each for drafts in chunks for each in best_completions(drafts, options)]
         return completions if several or n > 1 else completions[0]
 
     def stream(
         self,
         prompt: Prompt,
         max_tokens: int = MAX_TOKENS,
-        sampler: str = DEFAULT_SAMPLER,
+        sampler: str | None = None,
         seed: int | None = None,
         stop: str | Iterable[str] = (),
         ignore_eos: bool = False,
+        *,
+        logprobs: int | None = None,
+        strategy: str = SAMPLE,
     ) -> Generator[Chunk, None, None]:
         """Complete one prompt, a Chunk for each token as it is drawn. Closing the iterator cancels.
 
-        The arguments are those of `generate`, and are checked at once.
+        The arguments are those of `generate`, and are checked at once. Beam search gives a token when all texts that
+        it still follows have it, and an empty Chunk after a step without such a one.
         """
         if is_list_of_prompts(prompt):
             raise RingletError("stream takes one prompt: use generate for a list")
-        options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, stop, ignore_eos)
+        options = GenerationOptions.checked(
+            self.plugins, max_tokens, sampler, seed, stop, ignore_eos, logprobs=logprobs, strategy=strategy
+        )
         return self._chunks_of(Request(self._prompt_ids(prompt), options))
 
     def trace(
@@ -250,8 +290,12 @@ class Pipeline:
                 yield chunk
 
     def _run(self, requests: list[Request]) -> Generator[tuple[int, Chunk], None, None]:
-        """All requests together; a lone one may begin with what the last one left in its ring."""
-        first = self._idle_ring.take(requests[0].prompt_ids) if len(requests) == 1 else None
+        """All requests together; a lone one may begin with what the last one left in its ring.
+
+        A strategy that needs hidden states computes the prompt anew, for a ring does not hold them.
+        """
+        alone = len(requests) == 1 and not requests[0].options.strategy.needs_hidden
+        first = self._idle_ring.take(requests[0].prompt_ids) if alone else None
         generation = Generation(
             self.backend, self.tokenizer, self.layout, self.kv_dtype, requests, self.removed_ids, first
         )

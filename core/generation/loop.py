@@ -1,4 +1,4 @@
-"""The loop: schedule a step, run it, draw, collect. Prompts in chunks and drawn tokens share the steps."""
+"""The loop: schedule a step, run it, let the strategies choose. Prompts in chunks and tokens share the steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.backend import Backend
-from ringlet.core.backend_calls import copy_ring, new_ring
-from ringlet.core.completion import Chunk, Usage
-from ringlet.core.generation.sequence import Request, Sequence
+from ringlet.core.completion import Chunk
+from ringlet.core.generation.request import Request
+from ringlet.core.generation.ring_pool import RingPool
+from ringlet.core.generation.strategy import LARGEST_CROWD, Branch, Computed, Decoding, Group, Tools
+from ringlet.core.generation.transcript import nothing_drawn
 from ringlet.core.ring_cache import RingCache, RingLayout
-from ringlet.core.step import run_step
+from ringlet.core.step import run_step, run_step_with_hidden
 
-LARGEST_CROWD = 32  # sequences that are in the works at once; others wait for a ring
 CHUNKS_A_STEP = 4  # tokens in one step at most, in chunks
 
 
@@ -30,34 +31,11 @@ class PromptState:
     logits: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class Group:
-    """Completions of one request that run together: the prompt is computed for the first, the others copy its ring.
-
-    completions: which of the request's. index: the place of the request's first among all of a generation.
-    """
-
-    request: Request
-    completions: range
-    index: int
-
-    @classmethod
-    def all_of(cls, requests: SequenceOf[Request]) -> list[Group]:
-        """Every completion in a group that may run at once."""
-        groups, index = [], 0
-        for request in requests:
-            n = request.options.n
-            for start in range(0, n, LARGEST_CROWD):
-                groups.append(cls(request, range(start, min(start + LARGEST_CROWD, n)), index))
-            index += n
-        return groups
-
-
 class Generation:
     """Several requests at once, over one backend.
 
-    layout, kv_dtype: of every ring. removed_ids: ids that must never be drawn. first: what is known of the first
-    request's prompt; when all is done it says what its ring holds.
+    layout, kv_dtype: of every ring. requests: one at least, all of the same strategy. removed_ids: ids that must never
+    be drawn. first: what is known of the first request's prompt; when all is done it says what its ring holds.
     """
 
     def __init__(
@@ -70,109 +48,87 @@ class Generation:
         removed_ids: np.ndarray,
         first: PromptState | None = None,
     ) -> None:
-        self._backend, self._tokenizer, self._layout, self._kv_dtype = backend, tokenizer, layout, kv_dtype
-        self._removed_ids, self._first = removed_ids, first
-        self._waiting = deque(Group.all_of(requests))
-        self._running: list[Sequence] = []
-        self._prompts: dict[Sequence, tuple[Group, PromptState]] = {}  # being computed, by the group's first sequence
-        self._free_rings: list[RingCache] = []
+        self._backend, self._layout, self._first = backend, layout, first
+        rings = RingPool(backend, layout, kv_dtype, kept=None if first is None else first.ring)
+        self._tools = Tools(tokenizer, backend.config, rings, removed_ids)
+        self._needs_hidden = any(request.options.strategy.needs_hidden for request in requests)
+        self._waiting = deque(all_groups(requests))
+        self._running: list[Decoding] = []
+        self._prompts: dict[Branch, PromptState] = {}  # those that are being computed
 
     def run(self) -> Iterator[tuple[int, Chunk]]:
         """(index of the completion, chunk), until all are finished."""
         while self._waiting or self._running:
             yield from self._admit()
-            parts = self._schedule()
-            logits = run_step(self._backend, [(sequence.ring, ids, wants) for sequence, ids, wants in parts])
-            drawing = [sequence for sequence, _, wants in parts if wants == "last"]
-            for sequence, row in zip(drawing, logits, strict=True):
-                yield from self._collect(sequence, row)
+            computed = self._step(self._schedule())
+            for decoding in list(self._running):
+                mine = [computed[branch] for branch in decoding.branches if branch in computed]
+                yield from self._advance(decoding, mine)
 
     def _admit(self) -> Iterator[tuple[int, Chunk]]:
-        """Start waiting groups while there is room for all their completions."""
-        while self._waiting and self._crowd() + len(self._waiting[0].completions) <= LARGEST_CROWD:
+        """Start waiting groups while there is room for all their rings."""
+        while self._waiting and (not self._running or self._crowd() + self._waiting[0].rings <= LARGEST_CROWD):
             group = self._waiting.popleft()
             request = group.request
-            if request.options.max_tokens == 0 or self._is_full(request):
+            if request.most_tokens(self._layout) <= 0:
                 for completion in group.completions:
                     yield group.index + completion, nothing_drawn(request)
                 continue
             is_first = self._first is not None and group.index + group.completions.start == 0
-            state = self._first if is_first and self._first is not None else PromptState(self._ring())
-            sequence = self._sequence(group, group.completions.start, state.ring, request.prompt_ids[state.computed :])
-            self._prompts[sequence] = group, state
-            self._running.append(sequence)
+            state = self._first if is_first and self._first is not None else PromptState(self._tools.rings.empty())
+            branch = Branch(state.ring, request.prompt_ids[state.computed :])
+            decoding = request.options.strategy.begin(group, branch, self._tools)
+            self._prompts[branch] = state
+            self._running.append(decoding)
             if state.logits is not None:
-                yield from self._collect(sequence, state.logits)
+                yield from self._advance(decoding, [Computed(branch, state.logits)])
 
     def _crowd(self) -> int:
-        """Sequences in the works, those included that wait for the prompt of their group."""
-        return len(self._running) + sum(len(group.completions) - 1 for group, _ in self._prompts.values())
+        return sum(decoding.n_rings for decoding in self._running)
 
-    def _sequence(self, group: Group, completion: int, ring: RingCache, pending: SequenceOf[int]) -> Sequence:
-        return Sequence(group.request, completion, group.index + completion, ring, pending, self._tokenizer)
+    def _schedule(self) -> list[tuple[Branch, list[int]]]:
+        """Which ids each branch contributes to the next step.
 
-    def _schedule(self) -> list[tuple[Sequence, list[int], str]]:
-        """Which ids each sequence contributes to the next step, and whether it draws after them.
-
-        Sequences that already draw come first; prompts share what is left of the step.
+        Branches with one id, most of which have drawn it, come first; prompts share what is left of the step.
         """
-        left = max(self._layout.chunk * CHUNKS_A_STEP, len(self._running))
+        branches = [branch for decoding in self._running for branch in decoding.branches]
+        left = max(self._layout.chunk * CHUNKS_A_STEP, len(branches))
         parts = []
-        for sequence in sorted(self._running, key=lambda sequence: len(sequence.pending) > 1):
-            ids = sequence.pending[: min(self._layout.chunk, left)]
+        for branch in sorted(branches, key=lambda branch: len(branch.pending) > 1):
+            ids = branch.pending[: min(self._layout.chunk, left)]
             if ids:
-                sequence.pending = sequence.pending[len(ids) :]
-                parts.append((sequence, ids, "none" if sequence.pending else "last"))
+                branch.pending = branch.pending[len(ids) :]
+                parts.append((branch, ids))
                 left -= len(ids)
         return parts
 
-    def _collect(self, sequence: Sequence, logits: np.ndarray) -> Iterator[tuple[int, Chunk]]:
-        """Draw for a sequence; where the prompt of its group has just been finished, for the others too."""
-        drawing = [sequence]
-        if sequence in self._prompts:
-            group, state = self._prompts.pop(sequence)
-            state.logits = logits.copy()
-            drawing += self._siblings(sequence, group)
-        if len(self._removed_ids):
-            logits = logits.copy()
-            logits[self._removed_ids] = -np.inf
-        for drawer in drawing:
-            chunk = drawer.draw(logits)
-            if drawer.finish_reason is not None:
-                self._retire(drawer)
-            yield drawer.index, chunk
+    def _step(self, parts: list[tuple[Branch, list[int]]]) -> dict[Branch, Computed]:
+        """Compute the parts; of a branch whose last pending id is among them, the logits after it."""
+        packed = [(branch.ring, ids, "none" if branch.pending else "last") for branch, ids in parts]
+        if not self._needs_hidden:
+            rows = iter(run_step(self._backend, packed))
+            return {branch: Computed(branch, None if branch.pending else next(rows)) for branch, _ in parts}
+        logits, hidden = run_step_with_hidden(self._backend, packed)
+        rows, computed, at = iter(logits), {}, 0
+        for branch, ids in parts:
+            mine = hidden[at : at + len(ids)]
+            computed[branch] = Computed(branch, None if branch.pending else next(rows), mine)
+            at += len(ids)
+        return computed
 
-    def _siblings(self, first: Sequence, group: Group) -> list[Sequence]:
-        """The group's other completions: the prompt is computed, each gets a copy of the ring."""
-        siblings = []
-        for completion in group.completions[1:]:
-            sibling = self._sequence(group, completion, self._copy(first.ring), [])
-            sibling.began = first.began
-            siblings.append(sibling)
-        self._running += siblings
-        return siblings
-
-    def _retire(self, sequence: Sequence) -> None:
-        """The sequence is finished; its ring serves another, unless it is the caller's."""
-        self._running.remove(sequence)
-        if self._first is None or sequence.ring is not self._first.ring:
-            self._free_rings.append(sequence.ring)
-
-    def _ring(self) -> RingCache:
-        if not self._free_rings:
-            return new_ring(self._backend, self._layout, self._kv_dtype)
-        ring = self._free_rings.pop()
-        ring.rewind(0)
-        return ring
-
-    def _copy(self, ring: RingCache) -> RingCache:
-        return copy_ring(self._backend, ring, self._free_rings.pop() if self._free_rings else None)
-
-    def _is_full(self, request: Request) -> bool:
-        """The prompt alone fills the context; it is never longer."""
-        return self._layout.overflow == "stop" and len(request.prompt_ids) >= self._layout.context
+    def _advance(self, decoding: Decoding, computed: list[Computed]) -> Iterator[tuple[int, Chunk]]:
+        """Let a group choose, and let it go when it is finished."""
+        for part in computed:
+            if part.logits is not None and part.branch in self._prompts:
+                self._prompts.pop(part.branch).logits = part.logits.copy()
+        yield from decoding.advance(computed)
+        if not decoding.branches:
+            self._running.remove(decoding)
 
 
-def nothing_drawn(request: Request) -> Chunk:
-    """The only chunk of a completion without tokens."""
-    return Chunk("", [], "length", Usage.of(len(request.prompt_ids), 0), {"prompt": 0.0, "generate": 0.0})
+def all_groups(requests: SequenceOf[Request]) -> Iterator[Group]:
+    """Every completion of every request, in groups."""
+    index = 0
+    for request in requests:
+        yield from request.options.strategy.groups(request, index)
+        index += request.options.n_drafts

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringlet.core.checks import check_count, checked_stops
+from ringlet.core.generation.strategies import parse_strategy
+from ringlet.core.generation.strategy import Strategy
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampler_spec import SamplerStep
 from ringlet.core.sampling import SamplerChain, check_seed, parse_chain
+
+SAMPLE = "sample"
 
 
 @dataclass(frozen=True)
@@ -19,29 +23,63 @@ class GenerationOptions:
 
     max_tokens: int
     sampler: tuple[SamplerStep, ...]
+    strategy: Strategy
     seed: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     n: int = 1
+    logprobs: int | None = None
+    best_of: int | None = None
 
     @classmethod
     def checked(
         cls,
         plugins: PluginManager,
         max_tokens: int,
-        sampler: str,
+        sampler: str | None,
         seed: int | None,
         stop: str | Iterable[str],
         ignore_eos: bool,
         n: int = 1,
+        *,
+        logprobs: int | None = None,
+        strategy: str = SAMPLE,
+        best_of: int | None = None,
     ) -> GenerationOptions:
         """Raises RingletError for what cannot be."""
         check_count("max_tokens", max_tokens)
         check_count("n", n, minimum=1)
+        if logprobs is not None:
+            check_count("logprobs", logprobs)
+        if best_of is not None:
+            check_count("best_of", best_of, minimum=1)
         check_seed(seed)
-        steps = parse_chain(sampler, plugins)
+        chosen = parse_strategy(strategy)
+        steps = parse_chain(chosen.usual_sampler if sampler is None else sampler, plugins)
         SamplerChain(steps)  # fails now, not at the first token
-        return cls(int(max_tokens), steps, seed, checked_stops(stop), bool(ignore_eos), int(n))
+        options = cls(
+            max_tokens=int(max_tokens),
+            sampler=steps,
+            strategy=chosen,
+            seed=seed,
+            stop=checked_stops(stop),
+            ignore_eos=bool(ignore_eos),
+            n=int(n),
+            logprobs=None if logprobs is None else int(logprobs),
+            best_of=None if best_of is None else int(best_of),
+        )
+        chosen.check(options)
+        return options
+
+    @property
+    def n_drafts(self) -> int:
+        """Completions of each prompt that are computed; the n best of them are given."""
+        return self.best_of or self.n
+
+    @property
+    def listed(self) -> int | None:
+        """How many of the likeliest tokens are listed at each place; None where no log-probability is needed."""
+        return 0 if self.logprobs is None and self.best_of is not None else self.logprobs
 
     def seed_sequence(self, completion: int) -> np.random.SeedSequence:
         """The first completion has the plain seed, as if it were the only one; others have independent ones."""
