@@ -9,6 +9,7 @@ try:
 
     from ringlet.core.commands.bench import bench
     from ringlet.core.commands.completion import completion
+    from ringlet.core.commands.explain import explain
     from ringlet.core.commands.generate import generate
     from ringlet.core.commands.inspect import inspect
     from ringlet.core.commands.perplexity import perplexity
@@ -37,7 +38,7 @@ def main() -> None:
     """
 
 
-for command in (generate, tokenize, inspect, perplexity, bench, plugins, completion):
+for command in (generate, tokenize, inspect, explain, perplexity, bench, plugins, completion):
     main.add_command(command)
 
 if __name__ == "__main__":

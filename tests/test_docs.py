@@ -341,6 +341,7 @@ def keys_of(value: object) -> set[str]:
         ("generate", ["春", "--max-tokens", "2", "--backend", "numpy"]),
         ("tokenize", ["春"]),
         ("inspect", []),
+        ("explain", ["春"]),
         ("perplexity", ["text.txt", "--context", "16", "--backend", "numpy"]),
         ("bench", ["--prompt", "2", "--generate", "1", "--repeat", "1", "--backend", "numpy"]),
         ("plugins list", []),

@@ -98,14 +98,15 @@ class Trace:
     """The steps of a prompt and of the tokens drawn after it.
 
     model: its name. weights: shape (inputs, outputs) of each matrix, all heads together, by name; a layer's are the
-    same in every layer. token_ids: of all steps. pieces: each of them as people read it. texts: piece by id, of every
-    id that the trace names. prompt_length: how many token_ids are the prompt.
+    same in every layer. token_ids: of all steps. text: theirs, without special tokens. pieces: each of them as people
+    read it. texts: piece by id, of every id that the trace names. prompt_length: how many token_ids are the prompt.
     """
 
     model: str
     config: ModelConfig
     weights: dict[str, tuple[int, int]]
     token_ids: list[int]
+    text: str
     pieces: list[str]
     texts: dict[int, str]
     prompt_length: int
@@ -128,14 +129,22 @@ class Trace:
         last = len(self.token_ids) - 1
         raise RingletError(f"there is no token {position}: from 0 to {last}, or from -1 back to {-last - 1}")
 
+    def rows(self, name: str, layer: int, positions: np.ndarray) -> np.ndarray:
+        """The rows of a layer's array for tokens at these positions, whichever steps computed them."""
+        found = [self.at(int(position)) for position in positions]
+        return np.stack([getattr(step.layers[layer], name)[row] for step, row in found])
+
     def to_dict(self, logits: bool = False) -> dict[str, Any]:
         """As plain values, ready for JSON: fields by name, arrays as lists, −∞ as None, ids in `texts` as strings.
 
         logits: with each step's logits, which are long; `best` has the likeliest anyway.
         """
-        return {key: value for key, value in plain(self, () if logits else ("logits",)).items() if key != "config"} | {
-            "config": {name: getattr(self.config, name) for name in CONFIG_NAMES}
-        }
+        shown = plain(self, ("config",) if logits else ("config", "logits"))
+        return {**shown, "config": self.to_config()}
+
+    def to_config(self) -> dict[str, Any]:
+        """The model's sizes and what matters of its recipe, as plain values."""
+        return {name: getattr(self.config, name) for name in CONFIG_NAMES}
 
 
 CONFIG_NAMES = (

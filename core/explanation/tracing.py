@@ -59,8 +59,17 @@ def trace(pipe: Pipeline, prompt_ids: list[int], options: GenerationOptions, top
     named = {*ids, *(int(i) for step in steps for i in (*step.best.ids.flat, *step.lens.ids.flat, step.next_id))}
     texts = {i: tokenizer.piece(i) if tokenizer.has_token(i) else "" for i in sorted(named)}
     weights = {name: tuple(found["shape"]) for name, found in describe_weights(pipe.model.weights).items()}
-    pieces = [texts[i] for i in ids]
-    return Trace(pipe.model.name, config, weights, ids, pieces, texts, len(prompt_ids), tuple(steps))
+    return Trace(
+        model=pipe.model.name,
+        config=config,
+        weights=weights,
+        token_ids=ids,
+        text=tokenizer.decode(ids),
+        pieces=[texts[i] for i in ids],
+        texts=texts,
+        prompt_length=len(prompt_ids),
+        steps=tuple(steps),
+    )
 
 
 def trace_layout(config: ModelConfig, wished: RingLayout, n_prompt: int) -> RingLayout:
