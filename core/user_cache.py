@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from time import time
 
 CACHE_VARIABLE = "RINGLET_CACHE"
+DAY = 86400  # seconds
 
 
 def user_cache_folder() -> Path | None:
@@ -19,6 +22,43 @@ def user_cache_folder() -> Path | None:
         return Path(os.path.expanduser(named)).absolute()
     base = _usual_base()
     return None if base is None else base / "ringlet"
+
+
+def own_folder(*below: str) -> tuple[Path | None, str]:
+    """A folder under the cache's that only the user can write to, made now; or None, and why none can be trusted."""
+    base = user_cache_folder()
+    if base is None:
+        return None, f"there is no home; {CACHE_VARIABLE} may name a folder"
+    folder = base.joinpath(*below)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours_alone(folder):
+            return None, f"others could have written to {folder}"
+    except OSError as error:
+        return None, f"{folder}: {error.strerror or error}"
+    return folder, ""
+
+
+def _is_ours_alone(folder: Path) -> bool:
+    if not hasattr(os, "getuid"):
+        return True  # Windows: the profile's folders are the user's
+    status = folder.stat()
+    return status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022
+
+
+def note_use(path: Path) -> None:
+    """Let the path's time say that it was used, so that `days_unused` tells; once a day is enough."""
+    if days_unused(path) >= 1:
+        with suppress(OSError):  # a read-only cache is as good
+            os.utime(path)
+
+
+def days_unused(path: Path) -> float:
+    """Days since the path was made, written to or noted as used; 0 where that cannot be told."""
+    try:
+        return (time() - path.stat().st_mtime) / DAY
+    except OSError:
+        return 0.0
 
 
 def _usual_base() -> Path | None:

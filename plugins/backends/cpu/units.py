@@ -10,8 +10,6 @@ raise nothing, so their object code needs nothing of Numba's.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from numba import types
@@ -19,7 +17,7 @@ from numba import types
 from ringlet.plugins.backends.cpu import byte_product, product
 from ringlet.plugins.backends.cpu.attention_pieces import piece_kernel
 from ringlet.plugins.backends.cpu.byte_formats import BYTE_FORMATS
-from ringlet.plugins.backends.cpu.machine_code import write_unit
+from ringlet.plugins.backends.cpu.compiling import object_code
 from ringlet.plugins.backends.cpu.memory import load_f16s, load_f32s
 from ringlet.plugins.backends.cpu.step import step
 from ringlet.plugins.backends.cpu.unpack import UNPACK
@@ -43,18 +41,4 @@ def source(name: str) -> Any:
 
 def compile_unit(name: str) -> tuple[str, bytes]:
     """The unit's symbol and its object code."""
-    unit, arguments = source(name), (types.int64,) * N_ARGUMENTS[name.partition("_")[0]]
-    unit.compile(arguments)
-    compiled = unit.overloads[arguments]
-    return compiled.fndesc.llvm_func_name, compiled.library._get_compiled_object()
-
-
-def main() -> None:
-    """Compile the named units into a folder, in a process of its own: main FOLDER NAME…"""
-    folder, *names = sys.argv[1:]
-    for name in names:
-        write_unit(Path(folder), name, *compile_unit(name))
-
-
-if __name__ == "__main__":
-    main()
+    return object_code(source(name), (types.int64,) * N_ARGUMENTS[name.partition("_")[0]])
