@@ -12,7 +12,7 @@ import pytest
 
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
 from ringlet.plugins.backends.cpu import elementwise, memory, product, records, tables, unpack, vector_math
-from ringlet.plugins.backends.cpu.byte_formats import BYTE_FORMATS
+from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.compiling import entry_point
 from ringlet.plugins.backends.cpu.records import padded
 from ringlet.plugins.backends.cpu.target import LANES

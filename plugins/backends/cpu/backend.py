@@ -1,4 +1,5 @@
-"""The backend `cpu`: a forward step as one compiled call over the ragged batch, on the weights as they lie on disk."""
+"""The backend `cpu`: a forward step as one compiled call over the ragged batch, on weights as they lie on disk, those
+in blocks interleaved."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ class CpuBackend(Backend):
         check_weights(config, weights)
         super().__init__(config, weights, n_threads)
         codes = machine_code(needed_units(weights))
-        self._model = ModelTable(config, weights, codes)
+        self._model = ModelTable(config, weights, codes, n_threads)
         self._rings: weakref.WeakKeyDictionary[RingCache, RingTable] = weakref.WeakKeyDictionary()
         self._scratch = Scratch(self._model, n_threads)
         self._team = Team(n_threads, step_at(codes["step"]))

@@ -1,7 +1,7 @@
 """Products of quantised weights with activations in bytes: integers inside a run, float32 between the runs.
 
-A few tokens meet rows of weights one by one. Many tokens meet panels: LANES rows, their bytes brought side by side so
-that a vector holds four columns of every row, each panel made once and multiplied with all tokens.
+Weights lie in panels of PANEL_ROWS rows (see `interleaving`), of which a vector holds the same columns of LANES rows. A
+few tokens meet the bytes as they come out of a panel; many meet them in memory, where they are unpacked once.
 """
 
 from __future__ import annotations
@@ -11,204 +11,189 @@ from typing import Any
 import numpy as np
 
 from ringlet.plugins.backends.cpu.byte_rows import byte_row_bytes
-from ringlet.plugins.backends.cpu.byte_vectors import (
-    columns_of_signed,
-    columns_of_unsigned,
-    dot,
-    load_i8s,
-    load_u8s,
-    repeat_four,
-    zeros_i32s,
-)
+from ringlet.plugins.backends.cpu.byte_vectors import dot, load_i8s, load_u8s, repeat_four, zeros_i32s
 from ringlet.plugins.backends.cpu.byte_weights import ByteFormat
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store, store_f32
-from ringlet.plugins.backends.cpu.records import HALF_SUMS_BYTES, RUN, SCALES_BYTES, SUM_BYTES
-from ringlet.plugins.backends.cpu.simd import (
-    first_lane,
-    fma,
-    fourth_lane,
-    second_lane,
-    splat,
-    third_lane,
-    to_f32,
-)
+from ringlet.plugins.backends.cpu.records import HALF_SUMS_BYTES, PANEL_ROWS, RUN, SCALES_BYTES, SUM_BYTES
+from ringlet.plugins.backends.cpu.simd import fma, splat, to_f32
 from ringlet.plugins.backends.cpu.target import LANES
+from ringlet.plugins.backends.cpu.tuples import for_each, same
 
 ZERO = np.float32(0)
-PANEL_TOKENS = 4  # tokens from which on panels pay
-TOKENS = 4  # tokens that a panel meets at a time
+MANY = 8 if LANES == 16 else 4  # tokens whose sums fit the CPU's registers
 
 
 def multiplier(format: ByteFormat) -> Any:
-    """The kernel that multiplies rows of the format:
+    """The kernel that multiplies interleaved rows of the format:
 
-    multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, panel, out, out_bytes) writes
-    out[t, r] = x[t]·matrix[r] for the rows from start to stop; x are byte rows, one after the other.
+    multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes) writes
+    out[t, r] = x[t]·matrix[r] for the rows from start, a multiple of PANEL_ROWS, to stop; x are byte rows, one after
+    the other. memory: `records.panel_bytes(n_columns)` bytes.
     """
-    rows, panels = _rows_kernel(format), _panels_kernel(format)
+    one, many = _from_panel(format, 1), _from_panel(format, MANY)
+    fill, from_memory = _fill_kernel(format), _from_memory(format, MANY)
 
     @kernel
-    def multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, panel, out, out_bytes):
-        x_bytes = byte_row_bytes(n_columns)
-        if n_tokens < PANEL_TOKENS:
-            for t in range(n_tokens):
-                rows(address, row_bytes, n_columns, start, stop, x + t * x_bytes, out + t * out_bytes)
-            return
-        whole = start + (stop - start) // LANES * LANES
-        panels(address, row_bytes, n_columns, start, whole, x, n_tokens, panel, out, out_bytes)
-        for t in range(n_tokens):
-            rows(address, row_bytes, n_columns, whole, stop, x + t * x_bytes, out + t * out_bytes)
+    def multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes):
+        for r in range(start, stop, LANES):
+            first, n, to = r % PANEL_ROWS, min(LANES, stop - r), out + 4 * r
+            panel = address + (r - first) * row_bytes
+            if n_tokens == 1:
+                one(panel, first, n_columns, x, n_tokens, memory, to, out_bytes, n)
+            elif n_tokens <= MANY:
+                many(panel, first, n_columns, x, n_tokens, memory, to, out_bytes, n)
+            else:
+                fill(panel, first, n_columns, memory)
+                from_memory(n_columns, x, n_tokens, memory, to, out_bytes, n)
 
     return multiply
 
 
-def _rows_kernel(format: ByteFormat) -> Any:
-    """Rows of weights times one byte row."""
-    row_sum = format.row_sum
+@kernel
+def place_of(start, step, n_tokens, token):
+    """Where a token's row is; tokens beyond the last stand for the last."""
+    return start + min(token, n_tokens - 1) * step
+
+
+@kernel
+def add_dots(weights, offset, total, row):
+    return dot(total, weights, repeat_four(row + offset))
+
+
+@kernel
+def store_rows(n, memory, vector, out):
+    """The first n lanes; memory for a vector."""
+    if n == LANES:
+        store(out, vector)
+    else:
+        store(memory, vector)
+        for lane in range(n):
+            store_f32(out + 4 * lane, load_f32(memory + 4 * lane))
+
+
+def _from_panel(format: ByteFormat, tokens: int) -> Any:
+    """The kernel by which so many tokens, or fewer, meet LANES rows of a panel, of which n are wanted."""
+    column, scales, block_bytes, word_bytes = format.column, format.scales, format.block_bytes, format.word_bytes
+    runs_a_block, numbers = format.runs_a_block, tuple(range(tokens))
+    places, dots, finish, put = (
+        for_each(function, tokens, shared)
+        for function, shared in ((place_of, 3), (add_dots, 2), (_scaled(format), 3), (store_rows, 2))
+    )
+    sums, totals = same(zeros_i32s, tokens), same(zeros_f32s, tokens)
 
     @kernel
-    def rows(address, row_bytes, n_columns, start, stop, x, out):
-        for r in range(start, stop):
-            store_f32(out + 4 * r, row_sum(address + r * row_bytes, n_columns, x))
+    def meet(panel, first_row, n_columns, x, n_tokens, memory, out, out_bytes, n):
+        rows, total = places(x, byte_row_bytes(n_columns), n_tokens, numbers), totals()
+        for run in range(n_columns // RUN):
+            block, inner = panel + run // runs_a_block * block_bytes, run % runs_a_block
+            words, halves = block + 4 * first_row, block + word_bytes + 2 * first_row
+            first, second, at = sums(), sums(), RUN * run
+            for j in range(4):
+                first = dots(column(words, inner, j), at + 4 * j, first, rows)
+            for j in range(4, 8):
+                second = dots(column(words, inner, j), at + 4 * j, second, rows)
+            total = finish(scales(words, halves, inner), n_columns, run, total, first, second, rows)
+        put(n, memory, total, places(out, out_bytes, n_tokens, numbers))
 
-    return rows
+    return meet
 
 
-def _panels_kernel(format: ByteFormat) -> Any:
-    fill, meet_tokens, meet_token = _fill_kernel(format), _tokens_kernel(format), _token_kernel(format)
+def _from_memory(format: ByteFormat, tokens: int) -> Any:
+    """The kernel by which many tokens meet what `fill` has written, some meet it twice."""
+    load, load_scales = load_u8s if format.is_unsigned else load_i8s, _load_scales(format)
+    numbers, run_bytes = tuple(range(tokens)), (8 + scale_vectors(format)) * 4 * LANES
+    places, dots, finish, put = (
+        for_each(function, tokens, shared)
+        for function, shared in ((place_of, 3), (add_dots, 2), (_scaled(format), 3), (store_rows, 2))
+    )
+    sums, totals = same(zeros_i32s, tokens), same(zeros_f32s, tokens)
 
     @kernel
-    def panels(address, row_bytes, n_columns, start, stop, x, n_tokens, panel, out, out_bytes):
-        x_bytes, whole = byte_row_bytes(n_columns), n_tokens // TOKENS * TOKENS
-        for r in range(start, stop, LANES):
-            fill(address + r * row_bytes, row_bytes, n_columns, panel)
-            for t in range(0, whole, TOKENS):
-                meet_tokens(panel, n_columns, x + t * x_bytes, x_bytes, out + t * out_bytes + 4 * r, out_bytes)
-            for t in range(whole, n_tokens):
-                meet_token(panel, n_columns, x + t * x_bytes, out + t * out_bytes + 4 * r)
+    def meet(n_columns, x, n_tokens, memory, out, out_bytes, n):
+        x_bytes, spare = byte_row_bytes(n_columns), memory + run_bytes * (n_columns // RUN)
+        for token in range(0, n_tokens, tokens):
+            here = min(token, n_tokens - tokens)
+            rows, total = places(x + here * x_bytes, x_bytes, tokens, numbers), totals()
+            for run in range(n_columns // RUN):
+                first, second, at, bytes = sums(), sums(), RUN * run, memory + run_bytes * run
+                for j in range(4):
+                    first = dots(load(bytes + 4 * LANES * j), at + 4 * j, first, rows)
+                for j in range(4, 8):
+                    second = dots(load(bytes + 4 * LANES * j), at + 4 * j, second, rows)
+                total = finish(load_scales(bytes + 32 * LANES), n_columns, run, total, first, second, rows)
+            put(n, spare, total, places(out + here * out_bytes, out_bytes, tokens, numbers))
 
-    return panels
+    return meet
+
+
+@kernel
+def zeros_f32s():
+    return splat(ZERO)
 
 
 def _fill_kernel(format: ByteFormat) -> Any:
-    """A panel's memory (`records.panel_bytes`): for each run its 8 vectors of bytes; then for each run d of all rows,
-    or those of the first and the second halves; then m likewise."""
-    q, scales, parts = format.q, format.scales, 2 if format.has_halves else 1
-    columns_of_rows = columns_of_unsigned if format.is_unsigned else columns_of_signed
+    """LANES rows unpacked into memory: for each run its 8 vectors of bytes, then d and m, or those of the first and of
+    the second half."""
+    column, scales, block_bytes, word_bytes = format.column, format.scales, format.block_bytes, format.word_bytes
+    runs_a_block, has_halves, scale_bytes = format.runs_a_block, format.has_halves, scale_vectors(format) * 4 * LANES
 
     @kernel
-    def eight_rows(row, row_bytes, run):
-        return (
-            q(row, run), q(row + row_bytes, run), q(row + 2 * row_bytes, run),
-            q(row + 3 * row_bytes, run), q(row + 4 * row_bytes, run), q(row + 5 * row_bytes, run),
-            q(row + 6 * row_bytes, run), q(row + 7 * row_bytes, run),
-        )  # fmt: skip
-
-    @kernel
-    def all_rows(row, row_bytes, run):
-        if LANES == 16:
-            return eight_rows(row, row_bytes, run) + eight_rows(row + 8 * row_bytes, row_bytes, run)
-        return eight_rows(row, row_bytes, run)
-
-    @kernel
-    def fill(row, row_bytes, n_columns, panel):
-        runs = n_columns // RUN
-        d, m = panel + LANES * n_columns, panel + LANES * (n_columns + 4 * parts * runs)
-        for run in range(runs):
-            columns = columns_of_rows(all_rows(row, row_bytes, run))
+    def fill(panel, first_row, n_columns, memory):
+        at = memory
+        for run in range(n_columns // RUN):
+            block, inner = panel + run // runs_a_block * block_bytes, run % runs_a_block
+            words, halves = block + 4 * first_row, block + word_bytes + 2 * first_row
             for j in range(8):
-                store(panel + (8 * run + j) * 4 * LANES, columns[j])
-            for r in range(LANES):
-                scale, at = scales(row + r * row_bytes, run), 4 * (parts * run * LANES + r)
-                store_f32(d + at, first_lane(scale))
-                store_f32(m + at, second_lane(scale))
-                if parts == 2:
-                    store_f32(d + at + 4 * LANES, third_lane(scale))
-                    store_f32(m + at + 4 * LANES, fourth_lane(scale))
+                store(at + 4 * LANES * j, column(words, inner, j))
+            found, to = scales(words, halves, inner), at + 32 * LANES
+            store(to, found[0])
+            store(to + 4 * LANES, found[1])
+            if has_halves:
+                store(to + 8 * LANES, found[2])
+                store(to + 12 * LANES, found[3])
+            at = to + scale_bytes
 
     return fill
 
 
-def _scale_kernel(format: ByteFormat) -> Any:
+def scale_vectors(format: ByteFormat) -> int:
+    return 4 if format.has_halves else 2
+
+
+def _load_scales(format: ByteFormat) -> Any:
+    """The kernel that loads what `fill` has stored of a run's scales."""
+    if format.has_halves:
+
+        @kernel
+        def load(at):
+            return load_f32s(at), load_f32s(at + 4 * LANES), load_f32s(at + 8 * LANES), load_f32s(at + 12 * LANES)
+
+    else:
+
+        @kernel
+        def load(at):
+            return load_f32s(at), load_f32s(at + 4 * LANES)
+
+    return load
+
+
+def _scaled(format: ByteFormat) -> Any:
     """The kernel that adds a run to a token's sums, from the integers of its halves and the scales of both sides."""
     has_halves = format.has_halves
 
     @kernel
-    def scaled(total, first, second, d, m, x, n_columns, run):
-        scales = x + n_columns + SCALES_BYTES * run
-        sums = x + n_columns + n_columns // RUN * SCALES_BYTES
+    def scaled(weight_scales, n_columns, run, total, first, second, row):
+        scales = row + n_columns + SCALES_BYTES * run
+        sums = row + n_columns + n_columns // RUN * SCALES_BYTES
         a, b = to_f32(first) * load_f32(scales), to_f32(second)
         if has_halves:
             half_sums = sums + n_columns // RUN * SUM_BYTES + HALF_SUMS_BYTES * run
-            total = fma(a, load_f32s(d), fma(b * load_f32(scales + 16), load_f32s(d + 4 * LANES), total))
-            total = fma(load_f32s(m), splat(load_f32(half_sums)), total)
-            return fma(load_f32s(m + 4 * LANES), splat(load_f32(half_sums + 4)), total)
+            d, m, e, n = weight_scales
+            added = fma(a, d, fma(b * load_f32(scales + 16), e, m * load_f32(half_sums)))
+            return total + fma(n, splat(load_f32(half_sums + 4)), added)
+        d, m = weight_scales
         both = fma(b, splat(load_f32(scales + 16)), a)
-        return fma(both, load_f32s(d), fma(load_f32s(m), splat(load_f32(sums + SUM_BYTES * run)), total))
+        return total + fma(both, d, m * load_f32(sums + SUM_BYTES * run))
 
     return scaled
-
-
-def _tokens_kernel(format: ByteFormat) -> Any:
-    """TOKENS tokens meet a panel."""
-    parts, load, scaled = (
-        2 if format.has_halves else 1,
-        load_u8s if format.is_unsigned else load_i8s,
-        _scale_kernel(format),
-    )
-
-    @kernel
-    def meet_tokens(panel, n_columns, x, x_bytes, out, out_bytes):
-        runs = n_columns // RUN
-        d, m = panel + LANES * n_columns, panel + LANES * (n_columns + 4 * parts * runs)
-        a = b = c = e = splat(ZERO)
-        for run in range(runs):
-            a0 = b0 = c0 = e0 = a1 = b1 = c1 = e1 = zeros_i32s()
-            bytes, at = x + RUN * run, panel + 32 * LANES * run
-            for j in range(0, 16, 4):
-                w, y = load(at + LANES * j), bytes + j
-                a0, b0 = dot(a0, w, repeat_four(y)), dot(b0, w, repeat_four(y + x_bytes))
-                c0, e0 = dot(c0, w, repeat_four(y + 2 * x_bytes)), dot(e0, w, repeat_four(y + 3 * x_bytes))
-            for j in range(16, 32, 4):
-                w, y = load(at + LANES * j), bytes + j
-                a1, b1 = dot(a1, w, repeat_four(y)), dot(b1, w, repeat_four(y + x_bytes))
-                c1, e1 = dot(c1, w, repeat_four(y + 2 * x_bytes)), dot(e1, w, repeat_four(y + 3 * x_bytes))
-            dd, mm = d + 4 * LANES * parts * run, m + 4 * LANES * parts * run
-            a = scaled(a, a0, a1, dd, mm, x, n_columns, run)
-            b = scaled(b, b0, b1, dd, mm, x + x_bytes, n_columns, run)
-            c = scaled(c, c0, c1, dd, mm, x + 2 * x_bytes, n_columns, run)
-            e = scaled(e, e0, e1, dd, mm, x + 3 * x_bytes, n_columns, run)
-        store(out, a)
-        store(out + out_bytes, b)
-        store(out + 2 * out_bytes, c)
-        store(out + 3 * out_bytes, e)
-
-    return meet_tokens
-
-
-def _token_kernel(format: ByteFormat) -> Any:
-    """One token meets a panel."""
-    parts, load, scaled = (
-        2 if format.has_halves else 1,
-        load_u8s if format.is_unsigned else load_i8s,
-        _scale_kernel(format),
-    )
-
-    @kernel
-    def meet_token(panel, n_columns, x, out):
-        runs = n_columns // RUN
-        d, m = panel + LANES * n_columns, panel + LANES * (n_columns + 4 * parts * runs)
-        total = splat(ZERO)
-        for run in range(runs):
-            first = second = zeros_i32s()
-            at, bytes = panel + 32 * LANES * run, x + RUN * run
-            for j in range(0, 16, 4):
-                first = dot(first, load(at + LANES * j), repeat_four(bytes + j))
-            for j in range(16, 32, 4):
-                second = dot(second, load(at + LANES * j), repeat_four(bytes + j))
-            dd, mm = d + 4 * LANES * parts * run, m + 4 * LANES * parts * run
-            total = scaled(total, first, second, dd, mm, x, n_columns, run)
-        store(out, total)
-
-    return meet_token

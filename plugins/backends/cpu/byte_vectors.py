@@ -13,8 +13,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ringlet.plugins.backends.cpu.memory import half_to_float, load_at, loader, store_at
-from ringlet.plugins.backends.cpu.simd import F32, I8, I16, I32, Vector, broadcast, call, constant
+from ringlet.plugins.backends.cpu.memory import load_at, loader, store_at
+from ringlet.plugins.backends.cpu.simd import I8, I16, I32, Vector, broadcast, call, constant
 from ringlet.plugins.backends.cpu.target import FEATURES, IS_ARM64, IS_X86, LANES
 
 HAS_AVX512_VNNI = IS_X86 and {"avx512vnni", "avx512vl"} <= FEATURES
@@ -25,16 +25,11 @@ HAS_ARM_DOT = IS_ARM64 and "dotprod" in FEATURES
 # Unsigned bytes above 127 are of use where one instruction multiplies them with signed ones.
 TAKES_WIDE_UNSIGNED = HAS_VNNI
 
-u8x32, i8x32, i32x8, f32x8, f32x4 = (
-    Vector(e, n) for e, n in (("u8", 32), ("i8", 32), ("i32", 8), ("f32", 8), ("f32", 4))
-)
-u8x8 = Vector("u8", 8)
+f32x4 = Vector("f32", 4)
 u8s, i8s, i32s = Vector("u8", 4 * LANES), Vector("i8", 4 * LANES), Vector("i32", LANES)
 
-load_u8x32, load_i8x32 = loader(u8x32, u8x32.llvm), loader(i8x32, i8x32.llvm)
-load_f32x8 = loader(f32x8, f32x8.llvm)
-load_f32_x4 = loader(f32x4, F32, lambda builder, value: broadcast(builder, value, 4))
 load_u8s, load_i8s, load_i32s = (loader(vector, vector.llvm) for vector in (u8s, i8s, i32s))
+load_u16s = loader(i32s, ir.VectorType(I16, LANES), lambda builder, value: builder.zext(value, i32s.llvm))
 
 
 def pick(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
@@ -113,17 +108,6 @@ def _portable(builder: Any, total: Any, weights: Any, activations: Any, is_unsig
 
 
 @intrinsic
-def join(typingctx, a, b):
-    """The lanes of a, then those of b."""
-    both = Vector(a.element, 2 * a.lanes)
-
-    def generate(context, builder, sig, args):
-        return pick(builder, args[0], args[1], list(range(both.lanes)))
-
-    return both(a, a), generate
-
-
-@intrinsic
 def flip_top_bits(typingctx, vector):
     """Signed bytes plus 128, as unsigned ones."""
 
@@ -133,18 +117,12 @@ def flip_top_bits(typingctx, vector):
     return vector.of("u8")(vector), generate
 
 
-def _zeros(vector: Vector) -> Any:
-    @intrinsic
-    def zeros(typingctx):
-        def generate(context, builder, sig, args):
-            return constant(vector.llvm, 0)
+@intrinsic
+def zeros_i32s(typingctx):
+    def generate(context, builder, sig, args):
+        return constant(i32s.llvm, 0)
 
-        return vector(), generate
-
-    return zeros
-
-
-zeros_i32x8, zeros_i32s, zeros_f32x8, zeros_f32x4 = map(_zeros, (i32x8, i32s, f32x8, f32x4))
+    return i32s(), generate
 
 
 @intrinsic
@@ -155,17 +133,6 @@ def repeat_four(typingctx, address):
         return builder.bitcast(broadcast(builder, load_at(builder, args[0], I32), LANES), i8s.llvm)
 
     return i8s(types.int64), generate
-
-
-@intrinsic
-def load_two_halves(typingctx, address):
-    """Two neighbouring float16 in the first lanes of f32x4, zeros in the others."""
-
-    def generate(context, builder, sig, args):
-        both = builder.insert_element(constant(ir.VectorType(I32, 2), 0), load_at(builder, args[0], I32), I32(0))
-        return half_to_float(builder, builder.bitcast(both, ir.VectorType(I16, 4)))
-
-    return f32x4(types.int64), generate
 
 
 @intrinsic
@@ -213,113 +180,70 @@ def store_bytes(typingctx, address, vector):
 
 
 @intrinsic
-def bits_x32(typingctx, mask, value):
-    """u8x32: the value in lane i where bit i of the 32-bit mask is set, else 0."""
+def bits(typingctx, vector, shift, mask):
+    """Some bits of each byte, as numbers: (byte >> shift) & mask. They lie within the byte."""
 
     def generate(context, builder, sig, args):
-        bits = builder.bitcast(builder.trunc(args[0], I32), ir.VectorType(ir.IntType(1), 32))
-        values = broadcast(builder, builder.trunc(args[1], I8), 32)
-        return builder.select(bits, values, constant(u8x32.llvm, 0))
+        words = builder.bitcast(args[0], i32s.llvm)
+        shifted = builder.bitcast(_shifted(builder, words, args[1]), vector.llvm)
+        return builder.and_(shifted, broadcast(builder, builder.trunc(args[2], I8), vector.lanes))
 
-    return u8x32(types.int64, types.int64), generate
+    return vector(vector, types.int64, types.int64), generate
 
 
 @intrinsic
-def bytes_of_i64(typingctx, value):
-    """u8x8: the eight bytes of a number, the lowest first."""
+def bits_of_words(typingctx, words, shift, mask):
+    """(word >> shift) & mask."""
 
     def generate(context, builder, sig, args):
-        return builder.bitcast(args[0], u8x8.llvm)
+        mask = broadcast(builder, builder.trunc(args[2], I32), LANES)
+        return builder.and_(_shifted(builder, args[0], args[1]), mask)
 
-    return u8x8(types.int64), generate
+    return i32s(i32s, types.int64, types.int64), generate
+
+
+def _shifted(builder: Any, words: Any, shift: Any) -> Any:
+    return builder.lshr(words, broadcast(builder, builder.trunc(shift, I32), LANES))
 
 
 @intrinsic
-def load_half_x8(typingctx, address):
-    """One float16 in every lane of f32x8."""
+def spread_bits(typingctx, words, first, place):
+    """Four neighbouring bits of each word, from `first` on: one in each of its bytes, at the place there."""
 
     def generate(context, builder, sig, args):
-        return half_to_float(builder, broadcast(builder, load_at(builder, args[0], I16), 8))
+        four_bits = builder.and_(_shifted(builder, args[0], args[1]), constant(i32s.llvm, 15))
+        copies = builder.mul(four_bits, constant(i32s.llvm, 0x00204081))  # bit i at the bottom of byte i
+        spread = builder.and_(copies, constant(i32s.llvm, 0x01010101))
+        placed = builder.shl(spread, broadcast(builder, builder.trunc(args[2], I32), LANES))
+        return builder.bitcast(placed, u8s.llvm)
 
-    return f32x8(types.int64), generate
-
-
-def _rearranged(source: Vector, result: Vector, places: list[int]) -> Any:
-    @intrinsic
-    def rearrange(typingctx, vector):
-        def generate(context, builder, sig, args):
-            return pick(builder, args[0], args[0], places)
-
-        return result(source), generate
-
-    return rearrange
+    return u8s(i32s, types.int64, types.int64), generate
 
 
-spread_first = _rearranged(f32x4, f32x8, [0] * 8)
-lower_half = _rearranged(f32x8, f32x4, [0, 1, 2, 3])
-
-
-@intrinsic(prefer_literal=True)
-def spread_lane(typingctx, vector, lane):
-    """The lane, a number in the source, in every lane of f32x8."""
-    if not isinstance(lane, types.IntegerLiteral):
-        return None
-
-    def generate(context, builder, sig, args):
-        return pick(builder, args[0], args[0], [lane.literal_value] * 8)
-
-    return f32x8(f32x8, lane), generate
-
-
-@intrinsic(prefer_literal=True)
-def spread_lanes(typingctx, vector, pair):
-    """Two neighbouring lanes of f32x8, the pair a number in the source: one in the first half, one in the second."""
-    if not isinstance(pair, types.IntegerLiteral):
-        return None
-
-    def generate(context, builder, sig, args):
-        first = 2 * pair.literal_value
-        return pick(builder, args[0], args[0], [first] * 4 + [first + 1] * 4)
-
-    return f32x8(f32x8, pair), generate
-
-
-def _rows_reader(element: str) -> Any:
-    """A function that brings the bytes of LANES rows together: see `columns_of_rows`."""
-    row, column = Vector(element, 32), Vector(element, 4 * LANES)
+def byte_table(values: Any, offset: float) -> Any:
+    """A function that looks up each byte of u8s, a number below 16, in 16 int8 values; they come plus the offset as
+    u8s, or without one as i8s."""
+    table = [(int(value) + int(offset)) & 255 for value in values]
+    result = u8s if offset else i8s
 
     @intrinsic
-    def columns(typingctx, rows):
-        result = types.UniTuple(column, 8)
-
+    def look_up(typingctx, index):
         def generate(context, builder, sig, args):
-            fours = ir.VectorType(I32, 8)
-            parts = [builder.bitcast(builder.extract_value(args[0], r), fours) for r in range(LANES)]
-            turned = [_transpose(builder, parts[start : start + 8]) for start in range(0, LANES, 8)]
-            while len(turned) > 1:
-                turned = [[pick(builder, a, b, list(range(16))) for a, b in zip(*turned, strict=True)]]
-            return context.make_tuple(builder, result, [builder.bitcast(c, column.llvm) for c in turned[0]])
+            if HAS_AVX2:
+                return _x86_shuffle(builder, args[0], table)
+            found = constant(result.llvm, table[0])
+            for place, value in enumerate(table[1:], start=1):
+                here = builder.icmp_unsigned("==", args[0], constant(u8s.llvm, place))
+                found = builder.select(here, constant(result.llvm, value), found)
+            return found
 
-        return result(types.UniTuple(row, LANES)), generate
+        return result(u8s), generate
 
-    return columns
-
-
-def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
-    """8 vectors of 8 lanes, rows to columns."""
-    a = []
-    for x, y in zip(rows[::2], rows[1::2], strict=True):
-        a += [pick(builder, x, y, [0, 8, 1, 9, 4, 12, 5, 13]), pick(builder, x, y, [2, 10, 3, 11, 6, 14, 7, 15])]
-    b = []
-    for start in (0, 4):
-        for low, high in ((a[start], a[start + 2]), (a[start + 1], a[start + 3])):
-            b += [
-                pick(builder, low, high, [0, 1, 8, 9, 4, 5, 12, 13]),
-                pick(builder, low, high, [2, 3, 10, 11, 6, 7, 14, 15]),
-            ]
-    firsts = [pick(builder, b[i], b[i + 4], [0, 1, 2, 3, 8, 9, 10, 11]) for i in range(4)]
-    return firsts + [pick(builder, b[i], b[i + 4], [4, 5, 6, 7, 12, 13, 14, 15]) for i in range(4)]
+    return look_up
 
 
-# Of LANES rows of 32 bytes each: 8 vectors, the j-th with bytes 4j to 4j + 3 of every row.
-columns_of_unsigned, columns_of_signed = _rows_reader("u8"), _rows_reader("i8")
+def _x86_shuffle(builder: Any, index: Any, table: list[int]) -> Any:
+    n = index.type.count
+    bytes = ir.Constant(index.type, table * (n // 16))
+    name = "llvm.x86.avx512.pshuf.b.512" if n == 64 else "llvm.x86.avx2.pshuf.b"
+    return call(builder, name, index.type, [bytes, index])

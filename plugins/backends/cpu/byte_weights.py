@@ -1,7 +1,9 @@
-"""Quantised weights as bytes, for the block formats of 32 weights: q, a vector of bytes, and the scales, d·q + m.
+"""Quantised weights as bytes: q, vectors of bytes out of interleaved blocks, and the scales, of d·q + m.
 
-q is unsigned, but for formats of eight bits on targets that multiply signed bytes only: they take the bytes as they
-are, with m = 0. The layouts are described in `ringlet.core.quantization`.
+A run is 32 columns, its vector j the columns 4j to 4j + 3 of LANES rows. q is unsigned, but for formats of eight bits
+on targets that multiply signed bytes only: they take the bytes as they are, with m = 0. The layouts of blocks are
+described in `ringlet.core.quantization`, how they are interleaved in `interleaving`; words and halves are counted in
+their order.
 """
 
 from __future__ import annotations
@@ -11,168 +13,225 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringlet.core.quantization import IQ4_VALUES
+from ringlet.core.quantization import BLOCK_FORMATS, IQ4_VALUES
 from ringlet.plugins.backends.cpu.byte_vectors import (
     TAKES_WIDE_UNSIGNED,
-    bits_x32,
-    dot,
+    bits,
+    bits_of_words,
+    byte_table,
     flip_top_bits,
-    four,
-    join,
-    load_f32_x4,
-    load_f32x8,
-    load_half_x8,
-    load_i8x32,
-    load_two_halves,
-    lower_half,
-    spread_first,
-    zeros_f32x4,
-    zeros_f32x8,
-    zeros_i32x8,
+    load_i8s,
+    load_i32s,
+    load_u8s,
+    load_u16s,
+    spread_bits,
 )
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import load_f16, load_u8x16, load_u32
-from ringlet.plugins.backends.cpu.records import RUN, SCALES_BYTES, SUM_BYTES
-from ringlet.plugins.backends.cpu.simd import first_lane, fma, second_lane, sum_lanes, table_of_16, to_f32
+from ringlet.plugins.backends.cpu.interleaving import BLOCK_PARTS
+from ringlet.plugins.backends.cpu.memory import load_f16s
+from ringlet.plugins.backends.cpu.records import PANEL_ROWS, RUN
+from ringlet.plugins.backends.cpu.simd import to_f32
 
-ZERO = np.float32(0)
-EIGHT_BITS_OFFSET = 128.0 if TAKES_WIDE_UNSIGNED else 0.0
+EIGHT_BITS_OFFSET = np.float32(128 if TAKES_WIDE_UNSIGNED else 0)
+WORD = 4 * PANEL_ROWS  # bytes from a block's word to the next
 
-iq4_value = table_of_16(IQ4_VALUES)
+iq4_values = byte_table(IQ4_VALUES, EIGHT_BITS_OFFSET)
 
 
 class ByteFormat(NamedTuple):
-    """How a block format gives its weights. `row` is the address of a row; a run is 32 weights.
+    """How a block format gives its weights; `words` and `halves` are addresses in an interleaved block, `run` is a run
+    of it.
 
-    q(row, run): the run's bytes. scales(row, run): f32x4 of d and m of the run's first half, d and m of its second.
-    row_sum(row, n_columns, x): the row times the byte row x.
+    column(words, run, j): the run's vector j. scales(words, halves, run): float32 d and m of LANES rows; where the two
+    halves of a run have scales of their own, d and m of the first, then of the second.
     """
 
-    q: Callable[..., Any]
+    column: Callable[..., Any]
     scales: Callable[..., Any]
-    row_sum: Callable[..., Any]
-    has_halves: bool = False  # whether the two halves of a run have scales of their own
-    is_unsigned: bool = True
-
-
-def sum_of_runs(q: Any, spread: Any, m_lane: Any, m_factor: float = 1.0) -> Any:
-    """The row_sum of blocks of one run. spread(row, run): d in every lane of f32x8, and f32x4 with what the minimum is
-    m_factor times of in the lane `m_lane`. The rows are read in order, as memory likes it best."""
-    factor = np.float32(m_factor)
-
-    @kernel
-    def add(row, run, x, scales, sums, total, minima):
-        d, m = spread(row, run)
-        products = to_f32(dot(zeros_i32x8(), q(row, run), load_i8x32(x + RUN * run)))
-        total = fma(products, d * load_f32x8(scales + SCALES_BYTES * run), total)
-        return total, fma(m, load_f32_x4(sums + SUM_BYTES * run), minima)
-
-    @kernel
-    def row_sum(row, n_columns, x):
-        runs, scales = n_columns // RUN, x + n_columns
-        sums, fours = scales + runs * SCALES_BYTES, runs // 4 * 4
-        a = b = c = d = zeros_f32x8()
-        m = n = zeros_f32x4()
-        for run in range(0, fours, 4):
-            a, m = add(row, run, x, scales, sums, a, m)
-            b, n = add(row, run + 1, x, scales, sums, b, n)
-            c, m = add(row, run + 2, x, scales, sums, c, m)
-            d, n = add(row, run + 3, x, scales, sums, d, n)
-        for run in range(fours, runs):
-            a, m = add(row, run, x, scales, sums, a, m)
-        return sum_lanes((a + b) + (c + d)) + factor * m_lane(m + n)
-
-    return row_sum
+    block_bytes: int  # of PANEL_ROWS rows
+    word_bytes: int  # where a block's halves begin
+    runs_a_block: int
+    has_halves: bool
+    is_unsigned: bool
 
 
 @kernel
-def halves_of_bytes(q):
-    """Sixteen bytes as 32 numbers of four bits: the low halves, then the high ones."""
-    return join(q & 15, q >> 4)
+def word(words, index):
+    """A word's bytes."""
+    return load_u8s(words + WORD * index)
 
 
 @kernel
-def eight_bits(q):
-    """Signed bytes, as the target takes them."""
-    return flip_top_bits(q) if TAKES_WIDE_UNSIGNED else q
+def word_bits(words, index, shift, mask):
+    """Some bits of a word, as numbers of 32 bits."""
+    return bits_of_words(load_i32s(words + WORD * index), shift, mask)
 
 
 @kernel
-def iq4_values(q):
-    """Sixteen bytes as 32 values of the table."""
-    return eight_bits(join(iq4_value(q & 15), iq4_value(q >> 4)))
+def half(halves, index):
+    """A half as float32."""
+    return load_f16s(halves + 2 * PANEL_ROWS * index)
 
 
-def with_offset(q: Any, block_bytes: int, offset: float, is_unsigned: bool = True) -> ByteFormat:
-    """The format of blocks that begin with d, whose weights are d·(q - offset)."""
+@kernel
+def eight_bits(words, index):
+    """A word of signed bytes, as the target takes them."""
+    return flip_top_bits(word(words, index)) if TAKES_WIDE_UNSIGNED else load_i8s(words + WORD * index)
+
+
+@kernel
+def four_bits(words, first, j):
+    """A run in four words: the lower four bits of their bytes are the first half of the columns."""
+    return bits(word(words, first + (j & 3)), (j >> 2) * 4, 15)
+
+
+@kernel
+def q4_column(words, run, j):
+    return four_bits(words, 0, j)
+
+
+@kernel
+def q5_column(words, run, j):
+    return four_bits(words, 1, j) | spread_bits(load_i32s(words), j * 4, 4)
+
+
+@kernel
+def q8_column(words, run, j):
+    return eight_bits(words, j)
+
+
+@kernel
+def iq4_nl_column(words, run, j):
+    return iq4_values(four_bits(words, 0, j))
+
+
+@kernel
+def iq4_xs_column(words, run, j):
+    return iq4_values(four_bits(words, 1 + 4 * run, j))
+
+
+@kernel
+def q2_k_column(words, run, j):
+    return bits(word(words, 4 + (run >> 2) * 8 + j), (run & 3) * 2, 3)
+
+
+@kernel
+def q3_k_column(words, run, j):
+    third = bits(word(words, j), run, 1) << 2
+    return bits(word(words, 8 + (run >> 2) * 8 + j), (run & 3) * 2, 3) | third
+
+
+@kernel
+def q4_k_column(words, run, j):
+    return bits(word(words, 3 + (run >> 1) * 8 + j), (run & 1) * 4, 15)
+
+
+@kernel
+def q5_k_column(words, run, j):
+    fifth = bits(word(words, 3 + j), run, 1) << 4
+    return bits(word(words, 11 + (run >> 1) * 8 + j), (run & 1) * 4, 15) | fifth
+
+
+@kernel
+def q6_k_column(words, run, j):
+    part, place = run >> 2, run & 3
+    high = bits(word(words, 32 + part * 8 + j), place * 2, 3) << 4
+    return bits(word(words, part * 16 + (place & 1) * 8 + j), (place >> 1) * 4, 15) | high
+
+
+def offset_scales(offset: float) -> Any:
+    """The scales of weights d·(q - offset)."""
     m_of_d = np.float32(-offset)
 
     @kernel
-    def scales(row, run):
-        d = load_f16(row + block_bytes * run)
-        return four(d, d * m_of_d, d, d * m_of_d)
+    def scales(words, halves, run):
+        d = half(halves, 0)
+        return d, d * m_of_d
 
-    @kernel
-    def spread(row, run):
-        d = load_half_x8(row + block_bytes * run)
-        return d, lower_half(d)
-
-    return ByteFormat(q, scales, sum_of_runs(q, spread, first_lane, -offset), is_unsigned=is_unsigned)
-
-
-def with_minimum(q: Any, block_bytes: int) -> ByteFormat:
-    """The format of blocks that begin with d and m."""
-
-    @kernel
-    def scales(row, run):
-        both = load_two_halves(row + block_bytes * run)
-        return four(first_lane(both), second_lane(both), first_lane(both), second_lane(both))
-
-    @kernel
-    def spread(row, run):
-        both = load_two_halves(row + block_bytes * run)
-        return spread_first(both), both
-
-    return ByteFormat(q, scales, sum_of_runs(q, spread, second_lane))
+    return scales
 
 
 @kernel
-def q4_0_q(row, run):
-    return halves_of_bytes(load_u8x16(row + 18 * run + 2))
+def minimum_scales(words, halves, run):
+    """The scales of weights d·q + m."""
+    return half(halves, 0), half(halves, 1)
 
 
 @kernel
-def q4_1_q(row, run):
-    return halves_of_bytes(load_u8x16(row + 20 * run + 4))
+def six_bit_scales(words, halves, run):
+    """The scales of Q4_K and Q5_K: d·s·q - e·t, the numbers s and t of six bits packed in three words."""
+    place = (run & 3) * 8
+    if run < 4:
+        s, t = word_bits(words, 0, place, 63), word_bits(words, 1, place, 63)
+    else:
+        s = word_bits(words, 2, place, 15) | word_bits(words, 0, place + 6, 3) << 4
+        t = word_bits(words, 2, place + 4, 15) | word_bits(words, 1, place + 6, 3) << 4
+    return half(halves, 0) * to_f32(s), half(halves, 1) * to_f32(0 - t)
 
 
 @kernel
-def q5_0_q(row, run):
-    block = row + 22 * run
-    return halves_of_bytes(load_u8x16(block + 6)) | bits_x32(load_u32(block + 2), 16)
+def q2_k_scales(words, halves, run):
+    index, place, d, e = run >> 1, (run & 1) * 16, half(halves, 0), half(halves, 1)
+    s, t = word_bits(words, index, place, 15), word_bits(words, index, place + 4, 15)
+    u, v = word_bits(words, index, place + 8, 15), word_bits(words, index, place + 12, 15)
+    return d * to_f32(s), e * to_f32(0 - t), d * to_f32(u), e * to_f32(0 - v)
 
 
 @kernel
-def q5_1_q(row, run):
-    block = row + 24 * run
-    return halves_of_bytes(load_u8x16(block + 8)) | bits_x32(load_u32(block + 4), 16)
+def q3_k_scale(words, half_run):
+    """s - 32 of a run of 16 weights: four bits in the first two words, two in the third."""
+    low = word_bits(words, 24 + (half_run >> 2 & 1), (half_run & 3) * 8 + (half_run >> 3) * 4, 15)
+    return (low | word_bits(words, 26, (half_run & 3) * 8 + (half_run >> 2) * 2, 3) << 4) - 32
 
 
 @kernel
-def q8_0_q(row, run):
-    return eight_bits(load_i8x32(row + 34 * run + 2))
+def q3_k_scales(words, halves, run):
+    d = half(halves, 0)
+    first, second = d * to_f32(q3_k_scale(words, 2 * run)), d * to_f32(q3_k_scale(words, 2 * run + 1))
+    return first, first * np.float32(-4), second, second * np.float32(-4)
 
 
 @kernel
-def iq4_nl_q(row, run):
-    return iq4_values(load_u8x16(row + 18 * run + 2))
+def q6_k_scale(words, half_run):
+    """A signed byte of the words from 48 on."""
+    return (word_bits(words, 48 + (half_run >> 2), (half_run & 3) * 8, 255) ^ 128) - 128
 
 
-BYTE_FORMATS_OF_32 = {
-    "Q4_0": with_offset(q4_0_q, 18, 8),
-    "Q4_1": with_minimum(q4_1_q, 20),
-    "Q5_0": with_offset(q5_0_q, 22, 16),
-    "Q5_1": with_minimum(q5_1_q, 24),
-    "Q8_0": with_offset(q8_0_q, 34, EIGHT_BITS_OFFSET, TAKES_WIDE_UNSIGNED),
-    "IQ4_NL": with_offset(iq4_nl_q, 18, EIGHT_BITS_OFFSET, TAKES_WIDE_UNSIGNED),
+@kernel
+def q6_k_scales(words, halves, run):
+    d = half(halves, 0)
+    first, second = d * to_f32(q6_k_scale(words, 2 * run)), d * to_f32(q6_k_scale(words, 2 * run + 1))
+    return first, first * np.float32(-32), second, second * np.float32(-32)
+
+
+@kernel
+def iq4_xs_scales(words, halves, run):
+    """d·(s - 32): four bits of s in the first word, two in the second half."""
+    high = bits_of_words(load_u16s(halves + 2 * PANEL_ROWS), 2 * run, 3)
+    d = half(halves, 0) * to_f32((word_bits(words, 0, 4 * run, 15) | high << 4) - 32)
+    return d, d * -EIGHT_BITS_OFFSET
+
+
+def _format(name: str, column: Any, scales: Any, has_halves: bool = False, is_unsigned: bool = True) -> ByteFormat:
+    block, word_bytes = BLOCK_FORMATS[name], WORD * len(BLOCK_PARTS[name].words)
+    return ByteFormat(
+        column, scales, PANEL_ROWS * block.n_bytes, word_bytes, block.n_weights // RUN, has_halves, is_unsigned
+    )
+
+
+eight_bit_scales = offset_scales(EIGHT_BITS_OFFSET)
+
+BYTE_FORMATS = {
+    "Q4_0": _format("Q4_0", q4_column, offset_scales(8)),
+    "Q4_1": _format("Q4_1", q4_column, minimum_scales),
+    "Q5_0": _format("Q5_0", q5_column, offset_scales(16)),
+    "Q5_1": _format("Q5_1", q5_column, minimum_scales),
+    "Q8_0": _format("Q8_0", q8_column, eight_bit_scales, is_unsigned=TAKES_WIDE_UNSIGNED),
+    "IQ4_NL": _format("IQ4_NL", iq4_nl_column, eight_bit_scales, is_unsigned=TAKES_WIDE_UNSIGNED),
+    "Q2_K": _format("Q2_K", q2_k_column, q2_k_scales, has_halves=True),
+    "Q3_K": _format("Q3_K", q3_k_column, q3_k_scales, has_halves=True),
+    "Q4_K": _format("Q4_K", q4_k_column, six_bit_scales),
+    "Q5_K": _format("Q5_K", q5_k_column, six_bit_scales),
+    "Q6_K": _format("Q6_K", q6_k_column, q6_k_scales, has_halves=True),
+    "IQ4_XS": _format("IQ4_XS", iq4_xs_column, iq4_xs_scales, is_unsigned=TAKES_WIDE_UNSIGNED),
 }

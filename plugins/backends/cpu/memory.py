@@ -113,6 +113,8 @@ load_i32, load_i64 = loader(types.int64, I32, _signed), loader(types.int64, I64)
 load_f32, load_f64 = loader(types.float32, F32), loader(types.float64, ir.DoubleType())
 load_f16, load_bf16 = loader(types.float32, I16, half_to_float), loader(types.float32, I16, bfloat_to_float)
 store_f32, store_f16 = _storer(types.float32), _storer(types.float32, float_to_half)
+store_u16 = _storer(types.int64, lambda builder, value: builder.trunc(value, I16))
+store_u32 = _storer(types.int64, lambda builder, value: builder.trunc(value, I32))
 
 _SHORTS = ir.VectorType(I16, f32s.lanes)
 load_f32s, load_u8x16, load_i8x16 = loader(f32s, f32s.llvm), loader(u8x16, u8x16.llvm), loader(i8x16, i8x16.llvm)

@@ -11,6 +11,7 @@ import numpy as np
 
 PADDING = 16  # float32 values: the widest vector
 SEGMENT = 256  # positions that attention scores at a time; a context is split at its multiples
+PANEL_ROWS = 16  # rows of weights that are interleaved (see `interleaving`): LANES at most
 VALUE_ROWS = 16  # values of a ring unpacked together
 ADDRESS = COUNT = CODE = "i8"
 
@@ -167,5 +168,10 @@ def byte_row_bytes(n_columns: int) -> int:
 
 
 def panel_bytes(n_columns: int) -> int:
-    """Bytes of a panel (see `byte_product`): the weights' bytes, then float32 d and m, two of each a run at most."""
-    return PADDING * (n_columns + n_columns // RUN * 16)
+    """Bytes of a panel unpacked (see `byte_product`): the weights' bytes and float32 d and m, two of each a run at
+    most; and a vector to spare."""
+    return PANEL_ROWS * (n_columns + n_columns // RUN * 16 + 4)
+
+
+def address(array: np.ndarray) -> int:
+    return array.ctypes.data

@@ -132,6 +132,7 @@ _operator(operator.mul, lambda b, x, y, _: b.fmul(x, y), lambda b, x, y, _: b.mu
 _operator(operator.truediv, lambda b, x, y, _: b.fdiv(x, y), None)
 _operator(operator.and_, None, lambda b, x, y, _: b.and_(x, y))
 _operator(operator.or_, None, lambda b, x, y, _: b.or_(x, y))
+_operator(operator.xor, None, lambda b, x, y, _: b.xor(x, y))
 _operator(operator.lshift, None, lambda b, x, y, _: b.shl(x, y))
 _operator(operator.rshift, None, lambda b, x, y, unsigned: (b.lshr if unsigned else b.ashr)(x, y))
 _compare("<", operator.lt)

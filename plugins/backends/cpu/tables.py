@@ -11,32 +11,30 @@ import numpy as np
 
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
-from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.ring_cache import RingCache
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 from ringlet.plugins.backends.cpu import records
-from ringlet.plugins.backends.cpu.records import padded
+from ringlet.plugins.backends.cpu.interleaving import interleave, takes_bytes
+from ringlet.plugins.backends.cpu.records import address, padded
 
 RING_FORMATS = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16"}
 
 
-def address(array: np.ndarray) -> int:
-    return array.ctypes.data
-
-
 def needed_units(weights: ModelWeights) -> list[str]:
     """Names of the pieces of machine code (see `units`) that the model needs, the largest first."""
-    looked_up = {"embedding", "positions"}
-    formats = {matrix.format for name, matrix in weights.matrices().items() if name not in looked_up}
+    formats = {matrix.format for matrix in multiplied(weights)}
     rows = {matrix.format for matrix in (weights.embedding, weights.positions) if matrix is not None}
     attend = [f"attend_{name}" for name in RING_FORMATS.values()]
-    multiply = [f"multiply_{name}" for name in sorted(formats | {weights.W_t.format})]
-    return ["step", *attend, *multiply, *(f"unpack_{name}" for name in sorted(rows))]
+    multiply = [f"multiply_{name}" for name in sorted(formats)]
+    turned = ["interleave"] if any(takes_bytes(matrix) for matrix in multiplied(weights)) else []
+    return ["step", *attend, *multiply, *(f"unpack_{name}" for name in sorted(rows)), *turned]
 
 
-def takes_bytes(matrix: Matrix) -> bool:
-    """Whether a matrix is multiplied with byte rows: in every format that packs several weights in a block."""
-    return BLOCK_FORMATS[matrix.format].n_weights > 1
+def multiplied(weights: ModelWeights) -> list[Matrix]:
+    """The matrices that meet activations, each once."""
+    looked_up = {"embedding", "positions"}
+    found = [matrix for name, matrix in weights.matrices().items() if name not in looked_up]
+    return list({id(matrix): matrix for matrix in [*found, weights.W_t]}.values())
 
 
 def byte_widths(weights: ModelWeights) -> dict[str, int]:
@@ -53,10 +51,15 @@ def byte_widths(weights: ModelWeights) -> dict[str, int]:
 
 
 class ModelTable:
-    """A model as records: `record` holds one records.MODEL."""
+    """A model as records: `record` holds one records.MODEL. n_threads: of those that interleave weights."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, codes: Mapping[str, int]) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: ModelWeights, codes: Mapping[str, int], n_threads: int = 1
+    ) -> None:
         self._kept: list[object] = [weights]
+        in_blocks = [matrix for matrix in multiplied(weights) if takes_bytes(matrix)]
+        turned = interleave(in_blocks, codes["interleave"], n_threads) if in_blocks else []
+        self._interleaved = {id(matrix): array for matrix, array in zip(in_blocks, turned, strict=True)}
         self.config, self.weights, self.codes = config, weights, codes
         self.ropes = list(dict.fromkeys(layer.rope for layer in config.layers if layer.rope is not None))
         self.rope_of_layer = [-1 if layer.rope is None else self.ropes.index(layer.rope) for layer in config.layers]
@@ -117,8 +120,12 @@ class ModelTable:
     def _matrix(self, record: np.void, matrix: Matrix | None, use: str, bias: np.ndarray | None = None) -> None:
         if matrix is None:
             return
-        data = matrix.data if matrix.data.strides[1] == 1 else np.ascontiguousarray(matrix.data)
-        record["address"], record["row_bytes"] = self._keep(data), data.strides[0]
+        if use == "multiply" and takes_bytes(matrix):
+            data, row_bytes = self._interleaved[id(matrix)], matrix.data.shape[1]
+        else:
+            data = matrix.data if matrix.data.strides[1] == 1 else np.ascontiguousarray(matrix.data)
+            row_bytes = data.strides[0]
+        record["address"], record["row_bytes"] = self._keep(data), row_bytes
         record["code"], record["takes_bytes"] = self.codes[f"{use}_{matrix.format}"], takes_bytes(matrix)
         record["n_rows"], record["n_columns"] = matrix.shape
         record["bias"] = self._vector(bias)
