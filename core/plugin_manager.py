@@ -8,15 +8,13 @@ others are reported and the plugin is skipped.
 from __future__ import annotations
 
 import inspect
-import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -27,7 +25,8 @@ import pluggy
 from ringlet.core import hookspecs
 from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.plugin_files import file_stamp, load_plugin_file, plugin_file
-from ringlet.core.registration import check_class
+from ringlet.core.plugin_sources import all_resolved, files_in_environment, installed_plugins, name_of, version_of
+from ringlet.core.registration import check_class, check_command, claims_of
 
 if TYPE_CHECKING:
     import click
@@ -39,7 +38,6 @@ BUILT_IN_PACKAGES = {
     "backend": "ringlet.plugins.backends",
     "architecture": "ringlet.plugins.architectures",
 }
-PLUGINS_VARIABLE = "RINGLET_PLUGINS"
 MOST_MANAGERS = 8
 
 
@@ -100,9 +98,9 @@ class PluginManager:
         self._pluggy.add_hookspecs(hookspecs)
         self._plugins: list[Plugin] = []
         self._registries: dict[str, dict[str, Registered]] = {}
-        explicit = list(dict.fromkeys(_resolved(file) for file in files))
-        self._load_entry_points()
-        for path in _plugins_variable():
+        explicit = all_resolved(files)
+        self._load_installed()
+        for path in files_in_environment():
             if path not in explicit:
                 self._load_file(path, explicit=False)
         for path in explicit:
@@ -116,8 +114,12 @@ class PluginManager:
         with self._lock:
             if kind not in self._registries:
                 self._registries[kind] = {}
-                for plugin in [*self._built_in_plugins(kind), *self._plugins]:
-                    self._register_all(plugin, kind)
+                try:
+                    for plugin in [*self._built_in_plugins(kind), *self._plugins]:
+                        self._register_all(plugin, kind)
+                except BaseException:  # an interrupt: begin afresh the next time
+                    del self._registries[kind]
+                    raise
             return self._registries[kind]
 
     def find(self, kind: str, name: str) -> Registered:
@@ -127,22 +129,28 @@ class PluginManager:
             return registry[name]
         raise RingletError(unknown_name(kind, name, registry, self.faults))
 
-    def add_commands(self, group: click.Group) -> list[Registered]:
-        """Let every plugin add its commands to the group. Returns them as of the kind "command"."""
-        added = []
+    def add_commands(self, new_group: Callable[[], click.Group]) -> list[Registered]:
+        """Every plugin's commands, as of the kind "command".
+
+        new_group: makes what a plugin is handed; each gets its own, and all that it adds counts or nothing.
+        """
+        added: dict[str, Registered] = {}
         for plugin in self._plugins:
-            before = set(group.commands)
+            group = new_group()
             with self._faults_of(plugin, "register_commands"):
                 self._call(plugin, "register_commands", cli=group)
-            for name in sorted(set(group.commands) - before):
-                added.append(Registered(group.commands[name], "command", name, plugin.origin, plugin.version))
-        return added
+                found = {}
+                for name, command in sorted(group.commands.items()):
+                    check_command(name, command)
+                    if name in added:
+                        raise PluginError(f"the name {name!r} is already taken by a command of {added[name].origin}")
+                    found[name] = Registered(command, "command", name, plugin.origin, plugin.version, plugin.explicit)
+                added |= found
+        return list(added.values())
 
-    def _load_entry_points(self) -> None:
-        for entry in entry_points(group=hookspecs.PROJECT):
-            distribution = entry.dist
-            origin = distribution.name if distribution else entry.value
-            stub = Plugin(None, origin, distribution.version if distribution else None, explicit=False)
+    def _load_installed(self) -> None:
+        for entry in installed_plugins(self._report_fault):
+            stub = Plugin(None, name_of(entry.dist) or entry.value, version_of(entry.dist), explicit=False)
             with self._faults_of(stub, "import"):
                 self._add(entry.load(), stub)
 
@@ -164,7 +172,7 @@ class PluginManager:
             fault = f"there is no hook {unknown[0]}" if unknown else "no function is marked @hookimpl"
             raise PluginError(f"{fault}; the hooks are {known}")
         version = stub.version or getattr(module, "__version__", None)
-        self._plugins.append(Plugin(module, stub.origin, version, stub.explicit))
+        self._plugins.append(Plugin(module, stub.origin, None if version is None else str(version), stub.explicit))
 
     def _built_in_plugins(self, kind: str) -> list[Plugin]:
         """Every module of the kind's package; one that cannot be imported is reported."""
@@ -172,7 +180,8 @@ class PluginManager:
         for name in _modules_of(BUILT_IN_PACKAGES.get(kind)):
             with self._faults_of(Plugin(None, name, None, explicit=False), "import"):
                 module = import_module(name)
-                self._pluggy.register(module)
+                if not self._pluggy.is_registered(module):
+                    self._pluggy.register(module)
                 plugins.append(Plugin(module, BUILT_IN, None, explicit=False))
         return plugins
 
@@ -180,17 +189,27 @@ class PluginManager:
         """Call one plugin's hook of this kind. What it registers counts only where the whole hook succeeds."""
         hook = f"register_{kind}s"
         found: dict[str, Registered] = {}
+        taken = {claim: holder for holder in self._registries[kind].values() for claim in claims_of(kind, holder.cls)}
 
-        def register(cls: type) -> None:
+        def register(cls: Any) -> None:
+            if ended:
+                raise PluginError(f"register() was called when {hook} had ended")
             name = check_class(kind, cls)
-            holder = self._registries[kind].get(name) or found.get(name)
-            if holder is not None:
-                raise PluginError(f"the name {name!r} is already taken by {holder.cls.__qualname__} ({holder.origin})")
-            found[name] = Registered(cls, kind, name, plugin.origin, plugin.version, plugin.explicit)
+            registered = Registered(cls, kind, name, plugin.origin, plugin.version, plugin.explicit)
+            for claim in claims_of(kind, cls):
+                holder = taken.setdefault(claim, registered)
+                if holder is not registered:
+                    holding = f"{holder.cls.__qualname__} ({holder.origin})"
+                    raise PluginError(f"the {claim} is already taken by {holding}")
+            found[name] = registered
+            if kind == "architecture":
+                cls.origin = None if registered.is_built_in else registered.origin
 
+        ended = False
         with self._faults_of(plugin, hook):
             self._call(plugin, hook, register=register)
             self._registries[kind].update(found)
+        ended = True
 
     def _call_hooks_now(self, plugin: Plugin) -> None:
         """An explicit plugin's faults come at once, whatever the command goes on to use."""
@@ -207,15 +226,19 @@ class PluginManager:
     def _faults_of(self, plugin: Plugin, hook: str) -> Iterator[None]:
         """Turn whatever a plugin raises into one line: an error for an explicit plugin, else a report."""
         try:
-            yield
+            with redirect_stdout(sys.stderr):  # what it prints is no part of a command's output
+                yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin does not end the process
             line = f"plugin {plugin.origin}: {hook}: {fault_text(error)}"
             if plugin.explicit:
                 raise PluginError(line) from error
-            self.faults.append(line)
-            self.report(f"{line} (skipped)")
+            self._report_fault(line)
+
+    def _report_fault(self, line: str) -> None:
+        self.faults.append(line)
+        self.report(f"{line} (skipped)")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], faults: Iterable[str] = ()) -> str:
@@ -236,8 +259,8 @@ def load_plugins(files: Iterable[str | Path] = ()) -> PluginManager:
 
     A few are kept, the latest used.
     """
-    paths = tuple(dict.fromkeys(_resolved(file) for file in files))
-    found = (*paths, *_plugins_variable())
+    paths = tuple(all_resolved(files))
+    found = (*paths, *files_in_environment())
     key = len(paths), tuple((path, file_stamp(path) if path.is_file() else None) for path in found)
     with _managers_lock:
         manager = _managers.pop(key, None) or PluginManager(paths)
@@ -245,15 +268,6 @@ def load_plugins(files: Iterable[str | Path] = ()) -> PluginManager:
         if len(_managers) > MOST_MANAGERS:
             del _managers[next(iter(_managers))]
         return manager
-
-
-def _resolved(file: str | Path) -> Path:
-    return Path(file).expanduser().resolve()
-
-
-def _plugins_variable() -> list[Path]:
-    named = os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)
-    return list(dict.fromkeys(_resolved(path) for path in named if path.strip()))
 
 
 def _modules_of(package: str | None) -> list[str]:

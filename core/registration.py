@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ringlet.core.errors import PluginError
 
@@ -24,6 +24,26 @@ def check_class(kind: str, cls: object) -> str:
     if check is not None:
         check(cls)
     return name
+
+
+def claims_of(kind: str, cls: Any) -> list[str]:
+    """What no other class of the kind may claim too: its name; of an architecture also the models that it reads."""
+    claims = [f"name {cls.name!r}"]
+    if kind == "architecture":
+        for table, key in ((cls.hf, "model_type"), (cls.gguf, "general.architecture")):
+            claims += [f"{key} {name!r}" for name in (table.names if table else ())]
+    return claims
+
+
+def check_command(name: object, command: object) -> None:
+    """Raises PluginError for what is no command that the command line could list and call."""
+    import click
+
+    if not isinstance(command, click.Command):
+        raise PluginError(f"the command {name!r} is of type {type(command).__name__}, not a click.Command")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise PluginError(f"the command's name {name!r} is not made of letters, digits, _, - and .")
+    command.get_short_help_str()  # what --help shows beside it
 
 
 def defines(cls: type, method: str) -> bool:
@@ -60,6 +80,23 @@ def _check_architecture(cls: type) -> None:
 
     if not issubclass(cls, Architecture):
         raise PluginError(f"{cls.__qualname__} is no subclass of ringlet.Architecture")
+    for table in (cls.hf, cls.gguf):
+        names = table.names if table else ("",)
+        if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
+            raise PluginError(f"{cls.__qualname__}: names is {names!r}: a tuple of texts is needed")
+    _check_recipe(cls)
+
+
+def _check_recipe(cls: Any) -> None:
+    """The values of its fields; that there are fields of these names is checked where the class is made."""
+    from ringlet.core.config import ModelConfig
+
+    for name, hint in get_type_hints(ModelConfig).items():
+        if name in cls.recipe and get_origin(hint) is Literal and cls.recipe[name] not in get_args(hint):
+            known = ", ".join(get_args(hint))
+            raise PluginError(f"{cls.__qualname__}: recipe: {name} is {cls.recipe[name]!r}: choose from {known}")
+        if name in cls.recipe and hint is bool and not isinstance(cls.recipe[name], bool):
+            raise PluginError(f"{cls.__qualname__}: recipe: {name} is {cls.recipe[name]!r}: True or False is needed")
 
 
 def _check_observer(cls: type) -> None:

@@ -16,13 +16,14 @@ import numpy as np
 from ringlet.core.backend import Backend
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import FormatError
+from ringlet.core.formats.gguf import open_gguf
+from ringlet.core.formats.source import resolve_source
 from ringlet.core.formats.tensor import StoredTensor
 from ringlet.core.loading.architecture import Architecture, Key, SourceTable, read_config
 from ringlet.core.loading.common_names import HARMLESS_GGUF_KEYS, HARMLESS_HF_KEYS
 from ringlet.core.loading.config_reader import REQUIRED, ConfigReader
-from ringlet.core.loading.model_files import load_tables
+from ringlet.core.loading.model_files import load_directory, load_gguf, load_tables
 from ringlet.core.loading.weight_loading import layer_shapes, model_shapes
-from ringlet.core.model import load_model
 from ringlet.core.ring_cache import RingLayout
 from ringlet.core.weights import ModelWeights
 from ringlet.testing.checks import Check, require
@@ -80,8 +81,12 @@ def computes(load: Callable[[], Loaded], reference: type[Backend]) -> None:
 
 
 def load_given(architecture: type[Architecture], source: str) -> Loaded:
-    model = load_model(source, [architecture])
-    return model.config, model.weights
+    """Configuration and weights; a tokenizer is not asked for."""
+    found = resolve_source(source)
+    path = Path(found.path)
+    if found.kind == "gguf":
+        return load_gguf(open_gguf(path), [architecture])
+    return load_directory(path, [architecture])
 
 
 # --- a model made up from the tables ---------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringlet.core.errors import RingletError
 from ringlet.core.plugin_manager import PluginManager, Registered, load_plugins, unknown_name
+from ringlet.core.plugin_sources import all_resolved
 from ringlet.core.sampler_spec import SamplerStep, parse_sampler_spec
 from ringlet.testing.checks import Check
 
@@ -43,7 +44,7 @@ def named(name: str, plugins: PluginManager) -> list[Subject]:
         found = [plugins.registry(kind)[name] for kind in KINDS if name in plugins.registry(kind)]
         if not found:
             known = {known for kind in KINDS for known in plugins.registry(kind)}
-            raise RingletError(unknown_name("plugin", name, known, plugins.faults))
+            raise RingletError(unknown_name("sampler, backend or architecture", name, known, plugins.faults))
         return [_subject(registered, name, plugins) for registered in found]
     steps = parse_sampler_spec(name, plugins)
     if len(steps) != 1:
@@ -51,10 +52,12 @@ def named(name: str, plugins: PluginManager) -> list[Subject]:
     return [Subject(steps[0].sampler, steps[0])]
 
 
-def from_files(plugins: PluginManager, files: Iterable[str | Path]) -> list[Subject]:
-    """Everything that these plugin files have registered."""
-    origins = {str(Path(file).expanduser().resolve()) for file in files}
+def from_files(plugins: PluginManager, files: Sequence[str | Path]) -> list[Subject]:
+    """Everything that these plugin files have registered. Raises RingletError where that is nothing."""
+    origins = set(map(str, all_resolved(files)))
     found = [one for kind in KINDS for one in plugins.registry(kind).values() if one.origin in origins]
+    if not found:
+        raise RingletError(f"{', '.join(map(str, files))}: no sampler, backend or architecture to check")
     return [_subject(registered, registered.name, plugins) for registered in found]
 
 

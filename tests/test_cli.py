@@ -290,65 +290,6 @@ def test_perplexity(tmp_path):
     assert "poem.txt is not UTF-8" in error_of("perplexity", str(path), *NUMPY)
 
 
-def test_plugins_list():
-    rows = json.loads(run("plugins", "list", "--json").stdout)
-    (top_k,) = [row for row in rows if row["name"] == "top_k"]
-    assert (top_k["kind"], top_k["origin"]) == ("sampler", "built-in")
-    (k,) = top_k["parameters"]
-    assert (k["name"], k["type"], k["default"], k["minimum"]) == ("k", "int", 40, 0)
-    lines = run("plugins", "list").stdout.splitlines()
-    (at,) = [at for at, line in enumerate(lines) if "top_k(k=40)" in line]
-    assert lines[at + 1].startswith("              Keeps the k largest logits (")
-    assert lines[at + 3] == "              k: how many tokens stay; 0: all (a whole number, 0 or more)"
-    assert max(map(len, lines)) <= 80
-
-
-def test_plugins_list_has_the_commands_of_plugins(plugin):
-    rows = json.loads(run("plugins", "list", "--json", "--plugin", plugin).stdout)
-    (greet,) = [row for row in rows if row["kind"] == "command"]
-    assert (greet["name"], greet["origin"], greet["summary"]) == ("greet", plugin, "Greets.")
-    (always,) = [row for row in rows if row["name"] == "always"]
-    assert always["summary"] == "Always the token it is told."
-    shown = run("plugins", "list", "--plugin", plugin).stdout
-    assert re.search(rf"^command +greet +{re.escape(plugin)}$", shown, re.MULTILINE)
-    assert "command" not in run("plugins", "list").stdout
-
-
-def test_plugins_list_says_what_parameters_take(tmp_path):
-    path = tmp_path / "many.py"
-    path.write_text(MANY)
-    shown = run("plugins", "list", "--plugin", str(path)).stdout
-    lines = [line for line in shown.splitlines() if line.startswith(" ")]
-    assert max(map(len, lines)) <= 80
-    told = " ".join(" ".join(lines).split())
-    assert "share: " + "of everything " * 10 + "(a number from 0 to 1)" in told
-    assert "most: a whole number, 9 or less, or none" in told
-    assert "loud: true or false" in told
-    assert "mark: where to end (a text)" in told
-
-
-MANY = """
-from typing import Annotated
-from ringlet import Parameter, hookimpl
-
-class Many:
-    name = "many"
-    def __init__(
-        self,
-        mark: Annotated[str, Parameter("where to end")],
-        share: Annotated[float, Parameter("of everything " * 10, minimum=0, maximum=1)] = 0.5,
-        most: Annotated[int | None, Parameter(maximum=9)] = None,
-        loud: bool = False,
-    ): ...
-    def __call__(self, logits, context):
-        return logits
-
-@hookimpl
-def register_samplers(register):
-    register(Many)
-"""
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell):
     result = run("completion", shell)
@@ -482,10 +423,21 @@ def broken(tmp_path):
     return str(path)
 
 
-def test_an_unforeseen_error_is_one_line_and_1(broken):
-    result = run("broken", "--plugin", broken)
+def test_an_unforeseen_error_is_one_line_and_1(monkeypatch):
+    def fails(source):
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr("ringlet.tokenization.tokenizer.Tokenizer.from_pretrained", fails)
+    result = run("tokenize", "春")
     assert result.exit_code == 1
     assert result.stderr == "Error: RuntimeError: two lines (set RINGLET_DEBUG=1 to see where)\n"
+    assert "Traceback" in run("tokenize", "春", env={"RINGLET_DEBUG": "1"}).stderr
+
+
+def test_an_error_of_a_plugins_command_names_it(broken):
+    line = f"Error: command broken ({broken}): RuntimeError: two lines (set RINGLET_DEBUG=1 to see where)\n"
+    assert error_of("broken", "--plugin", broken) == line
+    assert error_of("broken", env={"RINGLET_PLUGINS": broken}) == line
     assert "Traceback" in run("broken", "--plugin", broken, env={"RINGLET_DEBUG": "1"}).stderr
 
 

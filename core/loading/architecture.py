@@ -107,9 +107,11 @@ class Architecture:
     """Base of every architecture. A plugin registers the class; it is never made an instance of.
 
     name: what `ModelConfig.architecture` says. recipe: fields of ModelConfig that never differ.
+    origin: the plugin it comes from; None for a built-in one, and for one that was not registered.
     """
 
     name: ClassVar[str]
+    origin: ClassVar[str | None] = None
     recipe: ClassVar[Mapping[str, Any]] = {}
     hf: ClassVar[SourceTable | None] = None
     gguf: ClassVar[SourceTable | None] = None

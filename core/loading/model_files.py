@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, PluginError, RingletError, fault_text
 from ringlet.core.formats.gguf import GGUFFile
 from ringlet.core.formats.json_object import read_json_object
 from ringlet.core.formats.safetensors import open_safetensors
@@ -58,6 +59,35 @@ def load_tables(
     harmless_keys: Collection[str],
 ) -> tuple[ModelConfig, ModelWeights]:
     """What is common to both formats."""
+    with faults_of(architecture, config.file):
+        return read_tables(architecture, table, config, tensors, harmless_keys)
+
+
+@contextmanager
+def faults_of(architecture: type[Architecture], file: str) -> Iterator[None]:
+    """What goes wrong while a plugin's tables are used, and functions in them called, names the plugin."""
+    origin = architecture.origin
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin does not end the process
+        if origin is None:
+            raise
+        if isinstance(error, RingletError):
+            kind = PluginError if isinstance(error, PluginError) else FormatError
+            raise kind(f"{error} (architecture {architecture.name} of {origin})") from error
+        line = f"architecture {architecture.name} ({origin}): tables: {fault_text(error)}, while {file} was read"
+        raise PluginError(line) from error
+
+
+def read_tables(
+    architecture: type[Architecture],
+    table: SourceTable,
+    config: ConfigReader,
+    tensors: dict[str, StoredTensor],
+    harmless_keys: Collection[str],
+) -> tuple[ModelConfig, ModelWeights]:
     language = config.section(table.section) if table.section else config
     if language is None:
         raise FormatError(f"{config.file}: {table.section} is missing")

@@ -45,7 +45,7 @@ class CommandState:
     def plugin_commands(self, taken: Collection[str]) -> Mapping[str, Registered]:
         """The plugins' commands by name, asked for once, so that a faulty plugin is reported once."""
         if self._commands is None:
-            added = self.plugins.add_commands(PluginCommands(taken))
+            added = self.plugins.add_commands(lambda: PluginCommands(taken))
             self._commands = {registered.name: registered for registered in added}
         return self._commands
 
@@ -80,9 +80,24 @@ class RootGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         with errors_become_exit_codes(lambda: f"{ctx.command_path} {ctx.invoked_subcommand}"):
             prepare_streams()
-            result = super().invoke(ctx)
+            with self._faults_of_plugins_named(ctx):
+                result = super().invoke(ctx)
             sys.stdout.flush()
             return result
+
+    @contextmanager
+    def _faults_of_plugins_named(self, ctx: click.Context) -> Iterator[None]:
+        """What a plugin's command raises, and was not meant for the user, names the command and the plugin."""
+        try:
+            yield
+        except (click.ClickException, click.exceptions.Exit, click.Abort, KeyboardInterrupt, SystemExit, RingletError):
+            raise
+        except BaseException as error:
+            name = ctx.invoked_subcommand
+            if name is None or name in self.commands or is_closed_pipe(error) or is_full_disk(error):
+                raise
+            label = ctx.obj.plugin_commands(self.commands)[name].label
+            raise PluginError(f"command {label}: {fault_text(error)} (set {DEBUG_VARIABLE}=1 to see where)") from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name)

@@ -1,17 +1,20 @@
-"""What `plugins list` shows."""
+"""What `plugins list` shows: a table where the terminal is wide enough, else one thing below the other."""
 
 from __future__ import annotations
 
 import inspect
-import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
 from ringlet.core.parameters import ParameterOf, parameters_of
 from ringlet.core.plugin_manager import KINDS, PluginManager, Registered
-from ringlet.core.terminal.text_tables import table_lines
+from ringlet.core.terminal.columns import aligned, width_of, wrapped
 
-WIDTH = 80  # columns, for what can be wrapped
+HEADER = ["KIND", "NAME", "TYPE", "RANGE", "DEFAULT", "WHAT IT DOES", "ORIGIN", "VERSION"]
+PROSE = HEADER.index("WHAT IT DOES")  # the column that is wrapped
+NARROWEST_PROSE = 30  # characters
 
 
 def plugin_rows(plugins: PluginManager, commands: Iterable[Registered] = ()) -> list[dict[str, Any]]:
@@ -22,37 +25,101 @@ def plugin_rows(plugins: PluginManager, commands: Iterable[Registered] = ()) -> 
     return [_row(registered) for registered in _all(plugins, commands)]
 
 
-def plugin_lines(plugins: PluginManager, commands: Iterable[Registered] = ()) -> list[str]:
-    """The same for people: a table; under each sampler what it does, and what its parameters mean and take."""
-    listed = _all(plugins, commands)
-    cells = [[row["kind"], row["usage"], row["origin"], row["version"] or ""] for row in map(_row, listed)]
-    header, *lines = table_lines([["KIND", "NAME", "ORIGIN", "VERSION"], *cells])
-    indent = " " * header.index("NAME")
-    found = [header]
-    for registered, line in zip(listed, lines, strict=True):
-        found.append(line)
-        for text in _explanations(registered):
-            found += textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
-    return found
+def plugin_lines(plugins: PluginManager, commands: Iterable[Registered] = (), width: int | None = None) -> list[str]:
+    """The same for people: what each does, and what its parameters mean and take.
+
+    width: columns that may be filled; None: those of the terminal.
+    """
+    listed, width = _all(plugins, commands), width or get_terminal_size().columns
+    return _table(listed, width) or [line for registered in listed for line in _stack(registered, width)]
 
 
 def _all(plugins: PluginManager, commands: Iterable[Registered]) -> list[Registered]:
     return [*(registered for kind in KINDS for registered in plugins.registry(kind).values()), *commands]
 
 
-def _explanations(registered: Registered) -> list[str]:
-    """A paragraph about a sampler, and one about each of its parameters."""
-    if registered.kind != "sampler":
+def _table(listed: list[Registered], width: int) -> list[str]:
+    """No lines where the table would be wider."""
+    cells = [HEADER, *(row for registered in listed for row in _table_rows(registered))]
+    others = [max(map(width_of, column)) for at, column in enumerate(zip(*cells, strict=True)) if at != PROSE]
+    room = width - sum(others) - 2 * len(others)
+    if room < NARROWEST_PROSE:
         return []
-    texts = [summary] if (summary := _summary(registered)) else []
-    for parameter in parameters_of(registered.cls):
-        about = f"{parameter.help} ({parameter.accepts})" if parameter.help else parameter.accepts
-        texts.append(f"{parameter.name}: {about}")
-    return texts
+    lines = []
+    for row in cells:
+        first, *more = wrapped(row[PROSE], room) or [""]
+        lines.append([*row[:PROSE], first, *row[PROSE + 1 :]])
+        lines += [[*[""] * PROSE, text, *[""] * (len(HEADER) - PROSE - 1)] for text in more]
+    return aligned(lines, [False] * len(HEADER))
+
+
+def _table_rows(registered: Registered) -> Iterator[list[str]]:
+    """One for the class, one for each of its parameters."""
+    name, version = registered.name, registered.version or ""
+    yield [registered.kind, name, "", "", "", _summary(registered), _shown(registered.origin), version]
+    for parameter in _parameters(registered):
+        takes = [_type(parameter), _range(parameter), _default(parameter)]
+        yield ["", f"  {parameter.name}", *takes, _meaning(parameter), "", ""]
+
+
+def _stack(registered: Registered, width: int) -> Iterator[str]:
+    """A line with the name, and below it what there is to say."""
+    version = f" {registered.version}" if registered.version else ""
+    yield f"{registered.kind} {registered.name} ({_shown(registered.origin)}{version})"
+    yield from _paragraph(_summary(registered), width, "  ")
+    for parameter in _parameters(registered):
+        takes = ", ".join(text for text in (_type(parameter), _range(parameter)) if text)
+        default = "must be given" if parameter.required else f"default {_default(parameter)}"
+        yield from _paragraph(f"{parameter.name}: {takes}; {default}", width, "  ")
+        yield from _paragraph(_meaning(parameter), width, "    ")
+
+
+def _paragraph(text: str, width: int, indent: str) -> list[str]:
+    return [indent + line for line in wrapped(text, width - len(indent))]
+
+
+def _shown(origin: str) -> str:
+    """A file below the current directory without the way there."""
+    file, here = Path(origin), Path.cwd()
+    return str(file.relative_to(here)) if file.is_absolute() and file.is_relative_to(here) else origin
+
+
+def _parameters(registered: Registered) -> tuple[ParameterOf, ...]:
+    return parameters_of(registered.cls) if registered.kind == "sampler" else ()
+
+
+def _type(parameter: ParameterOf) -> str:
+    return f"{parameter.type.__name__} or none" if parameter.optional else parameter.type.__name__
+
+
+def _range(parameter: ParameterOf) -> str:
+    low, high, above = parameter.minimum, parameter.maximum, parameter.above
+    if above is not None:
+        return f"above {above:g}" if high is None else f"above {above:g}, to {high:g}"
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    if low is not None:
+        return f"{low:g} or more"
+    return "" if high is None else f"{high:g} or less"
+
+
+def _meaning(parameter: ParameterOf) -> str:
+    """Its help, and the texts that it may be where there are only these."""
+    choices = f"one of {', '.join(parameter.choices)}" if parameter.choices else ""
+    return "; ".join(text for text in (parameter.help, choices) if text)
+
+
+def _default(parameter: ParameterOf) -> str:
+    """As it would be written in a chain."""
+    if parameter.required:
+        return ""
+    if parameter.default is None or isinstance(parameter.default, bool):
+        return str(parameter.default).lower()
+    return repr(parameter.default)
 
 
 def _summary(registered: Registered) -> str:
-    """The first line of its docstring, its own and no base class's; of a command, that of its help."""
+    """The first sentence or line of its docstring, its own and no base class's; of a command, that of its help."""
     text = registered.cls.help if registered.kind == "command" else vars(registered.cls).get("__doc__")
     return inspect.cleandoc(text).partition("\n")[0] if isinstance(text, str) else ""
 
@@ -87,9 +154,12 @@ def _described(parameter: ParameterOf) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "type": parameter.type.__name__,
+        "optional": parameter.optional,
         "required": parameter.required,
         "default": parameter.default,
         "help": parameter.help,
         "minimum": parameter.minimum,
         "maximum": parameter.maximum,
+        "above": parameter.above,
+        "choices": list(parameter.choices),
     }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.candidates import Candidates
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import PluginError, RingletError
 from ringlet.core.parameters import ParameterOf, parameters_of
 from ringlet.core.sampler_spec import SamplerStep
 from ringlet.testing.checks import Check, CheckSkipped, require, unless_refused
@@ -30,6 +30,7 @@ SIZES = {"of 1": 1, "of 2": 2, "of 262,144": 262_144}
 def sampler_checks(step: SamplerStep, tokenizer: Any) -> Iterator[Check]:
     """The suite. step: the sampler, and values for its parameters. tokenizer: a model's, for samplers that need one."""
     case = SamplerCase(step, tokenizer)
+    yield Check("it can be made", partial(can_be_made, case))
     yield Check("it says what it does, and what its parameters mean", partial(is_described, case))
     for parameter in parameters_of(step.sampler.cls):
         yield Check(f"every {parameter.name} in its range works", partial(range_works, case, parameter))
@@ -44,6 +45,16 @@ def sampler_checks(step: SamplerStep, tokenizer: Any) -> Iterator[Check]:
 
 
 # --- parameters ------------------------------------------------------------------------------------------------------
+
+
+def can_be_made(case: SamplerCase) -> None:
+    """Its first token too: some look at their parameters when they first see a tokenizer."""
+    try:
+        case.chain().sample(some_logits(case.d_vocab), [0])
+    except PluginError:
+        raise
+    except RingletError as error:
+        require(False, str(error))
 
 
 def is_described(case: SamplerCase) -> None:
@@ -75,22 +86,18 @@ def range_works(case: SamplerCase, parameter: ParameterOf) -> None:
 
 def values_to_try(parameter: ParameterOf) -> list[Any]:
     """Within the parameter's range."""
-    if parameter.type is str:
-        return []
+    values: list[Any] = [*parameter.choices, *([None] if parameter.optional else [])]
     if parameter.type is bool:
-        values: list[Any] = [False, True]
-    else:
+        values += [False, True]
+    if parameter.type in (int, float):
+        above = parameter.above
         low = -LARGE if parameter.minimum is None else parameter.minimum
+        if above is not None:  # an end that is not included
+            low = above + (1 if parameter.type is int else max(1e-6, abs(above) * 1e-6))
         high = max(low, LARGE) if parameter.maximum is None else parameter.maximum
-        inside = 0 if low <= 0 <= high else (low + high) / 2
-        values = [low, inside, high]
-    tried_values = []
-    for value in [*values, *([None] if parameter.optional else [])]:
-        try:
-            tried_values.append(parameter.convert(parameter.type(value) if value is not None else None))
-        except RingletError:  # an end that is not included
-            continue
-    return list(dict.fromkeys(tried_values))
+        values += [low, 0 if low <= 0 <= high else (low + high) / 2, high]
+    converted = (parameter.convert(value if value is None else parameter.type(value)) for value in values)
+    return list(dict.fromkeys(converted))
 
 
 # --- logits ----------------------------------------------------------------------------------------------------------
