@@ -82,14 +82,15 @@ def test_parts_are_the_whole_block(name: str) -> None:
 @pytest.mark.parametrize("name", BYTE_FORMATS)
 @pytest.mark.parametrize(
     ("n_rows", "n_tokens"),
-    [(1, 1), (7, 2), (16, 4), (53, MANY - 1), (32, MANY), (23, MANY + 1), (15, 2 * MANY + 3), (40, 1)],
+    [(1, 1), (7, 2), (16, 4), (53, MANY - 1), (32, MANY), (23, MANY + 1), (15, 2 * MANY + 3), (40, 1), (20, 0)],
 )
 def test_products_are_those_of_the_unpacked_weights(codes, name: str, n_rows: int, n_tokens: int) -> None:
     n_columns = 2 * max(32, BLOCK_FORMATS[name].n_weights)
     weights = random_blocks(name, n_rows, n_columns)
     [panels] = interleave([Matrix(weights, name, n_columns)], codes["interleave"], 1)
     x = byte_rows_of(np.random.default_rng(5).standard_normal((n_tokens, n_columns)).astype(np.float32))
-    out = np.full((n_tokens, n_rows + 1), 7, np.float32)
+    before, out, after = np.full((3, n_tokens + 1, n_rows + 1), 7, np.float32)  # one after the other in memory
+    out = out[:n_tokens]
     memory = np.zeros(records.panel_bytes(n_columns) + 1, np.uint8)
     memory[-1] = 7
     unit = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * N_ARGUMENTS["multiply"])
@@ -104,6 +105,8 @@ def test_products_are_those_of_the_unpacked_weights(codes, name: str, n_rows: in
     assert (out[:, :start] == 7).all()
     assert (out[:, -1] == 7).all()
     assert memory[-1] == 7
+    assert (before == 7).all()
+    assert (after == 7).all()
 
 
 @pytest.mark.parametrize("n_columns", [32, 96, 640])

@@ -36,7 +36,7 @@ def multiplier(format: ByteFormat) -> Any:
 
     @kernel
     def multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes):
-        for r in range(start, stop, LANES):
+        for r in range(start, stop if n_tokens > 0 else start, LANES):
             first, n, to = r % PANEL_ROWS, min(LANES, stop - r), out + 4 * r
             panel = address + (r - first) * row_bytes
             if n_tokens == 1:
