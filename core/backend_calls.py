@@ -64,12 +64,13 @@ def _checked_logits(backend: Backend, hook: str, batch: Batch, logits: object) -
     found = _checked_array(backend, hook, logits, (int(batch.wants_logits.sum()), backend.config.d_vocab))
     if backend.origin is not None:
         _check_numbers(backend, hook, found)
+        _check_rings(backend, hook, batch)
     return found
 
 
 def _checked_array(backend: Backend, hook: str, array: object, shape: tuple[int, int]) -> np.ndarray:
     if isinstance(array, np.ndarray) and array.shape == shape and array.dtype == np.float32:
-        return array
+        return np.asarray(array)  # of no class of its own
     found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
     raise fault(backend.label, hook, f"returned {found}, not float32 {shape}")
 
@@ -79,6 +80,12 @@ def _check_numbers(backend: Backend, hook: str, logits: np.ndarray) -> None:
     if np.isnan(largest) or largest == np.inf:
         value = "NaN" if np.isnan(largest) else "+inf"
         raise fault(backend.label, hook, f"returned {value}; if --backend numpy does too, the model is broken")
+
+
+def _check_rings(backend: Backend, hook: str, batch: Batch) -> None:
+    """The engine tells the rings of a step's tokens, after the step."""
+    if any(ring.length != batch.positions[start] for ring, start in zip(batch.rings, batch.starts, strict=False)):
+        raise fault(backend.label, hook, "changed which tokens a ring holds: leave append and rewind to the engine")
 
 
 def new_ring(backend: Backend, layout: RingLayout, kv_dtype: str) -> RingCache:

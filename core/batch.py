@@ -18,7 +18,7 @@ class Batch:
     The tokens of a sequence stand together, in order, at the positions that follow what its ring holds.
 
     token_ids: int32 (n,); positions: int64 (n,); sequence: int32 (n,), an index into `rings`;
-    wants_logits: bool (n,). starts: where each sequence begins, and n at the end.
+    wants_logits: bool (n,). starts: where each sequence begins, and n at the end. The arrays cannot be written to.
     """
 
     rings: tuple[RingCache, ...]
@@ -58,6 +58,10 @@ class Batch:
             wants_logits=wants,
             starts=starts,
         )
+
+    def __post_init__(self) -> None:
+        for array in (self.token_ids, self.positions, self.sequence, self.wants_logits):
+            array.flags.writeable = False
 
     def commit(self) -> None:
         """Note in the rings that the step has been computed."""

@@ -6,11 +6,17 @@ Every backend interprets this recipe and nothing else; no backend asks for an ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from math import isfinite
+from typing import Literal, get_args
 
 from ringlet.core.errors import FormatError
 
 LARGEST_SIZE = 1 << 31
+
+Norm = Literal["rms", "layer"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Residual = Literal["sequential", "parallel"]
+Pairing = Literal["halves", "adjacent"]
 
 
 @dataclass(frozen=True)
@@ -22,13 +28,24 @@ class Rope:
     """
 
     frequencies: tuple[float, ...]  # radians per position, one a pair
-    pairing: Literal["halves", "adjacent"]  # pair i is (i, i + width/2), or (2i, 2i + 1)
+    pairing: Pairing  # pair i is (i, i + width/2), or (2i, 2i + 1)
     magnitude: float = 1.0  # multiplies cos and sin (YaRN's attention factor)
 
     @property
     def width(self) -> int:
         """How many of a head's d_k parts are rotated; the rest pass unchanged."""
         return 2 * len(self.frequencies)
+
+    def check(self, about: str, d_k: int) -> None:
+        """Raises FormatError where no head of d_k parts can be rotated so."""
+        if self.width > d_k:
+            raise FormatError(f"{about}: RoPE rotates {self.width} parts of a head of d_k {d_k}")
+        if self.pairing not in get_args(Pairing):
+            raise FormatError(
+                f"{about}: RoPE's pairing is {self.pairing!r}: choose from {', '.join(get_args(Pairing))}"
+            )
+        if not all(map(isfinite, (*self.frequencies, self.magnitude))):
+            raise FormatError(f"{about}: RoPE's frequencies are no numbers")
 
 
 @dataclass(frozen=True)
@@ -61,13 +78,13 @@ class ModelConfig:
     context_length: int
     layers: tuple[LayerConfig, ...]
     score_scale: float  # usually 1/√d_k
-    norm: Literal["rms", "layer"] = "rms"
+    norm: Norm = "rms"
     norm_epsilon: float = 1e-5
     post_norms: bool = False  # a second norm on what attention and feed-forward return (Gemma's sandwich)
     qk_norm: bool = False  # RMS norm over d_k of each head's q and k, before RoPE
-    activation: Literal["silu", "gelu", "gelu_tanh", "relu"] = "silu"
+    activation: Activation = "silu"
     gated: bool = True
-    residual: Literal["sequential", "parallel"] = "sequential"
+    residual: Residual = "sequential"
     embedding_scale: float = 1.0
     learned_positions: bool = False
     tied: bool = False  # W_t is the embedding
@@ -78,17 +95,20 @@ class ModelConfig:
         sizes = ("d_model", "d_k", "d_v", "d_ff", "d_vocab", "n_layers", "n_heads", "n_kv_heads", "context_length")
         for name in sizes:
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < LARGEST_SIZE:
+            if not _is_size(value):
                 raise FormatError(f"{name} is {value!r}: a whole number from 1 to {LARGEST_SIZE - 1} is needed")
+        for name, choices in (("norm", Norm), ("activation", Activation), ("residual", Residual)):
+            if getattr(self, name) not in get_args(choices):
+                raise FormatError(f"{name} is {getattr(self, name)!r}: choose from {', '.join(get_args(choices))}")
         if self.n_heads % self.n_kv_heads:
             raise FormatError(f"n_heads {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}")
         if len(self.layers) != self.n_layers:
             raise FormatError(f"n_layers is {self.n_layers}, but {len(self.layers)} layers are described")
         for index, layer in enumerate(self.layers):
-            if layer.window is not None and not 1 <= layer.window < LARGEST_SIZE:
-                raise FormatError(f"layer {index}: window {layer.window} is not a positive whole number")
-            if layer.rope is not None and layer.rope.width > self.d_k:
-                raise FormatError(f"layer {index}: RoPE rotates {layer.rope.width} parts of a head of d_k {self.d_k}")
+            if layer.window is not None and not _is_size(layer.window):
+                raise FormatError(f"layer {index}: window {layer.window!r} is not a positive whole number")
+            if layer.rope is not None:
+                layer.rope.check(f"layer {index}", self.d_k)
         for name in ("score_scale", "norm_epsilon", "embedding_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise FormatError(f"{name} is {getattr(self, name)!r}: a positive number is needed")
@@ -100,3 +120,7 @@ class ModelConfig:
     @property
     def heads_per_kv_head(self) -> int:
         return self.n_heads // self.n_kv_heads
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < LARGEST_SIZE

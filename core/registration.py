@@ -88,7 +88,7 @@ def _check_architecture(cls: type) -> None:
 
 
 def _check_recipe(cls: Any) -> None:
-    """The values of its fields; that there are fields of these names is checked where the class is made."""
+    """The values of its fields; that there are fields of these names was checked when the class was made."""
     from ringlet.core.config import ModelConfig
 
     for name, hint in get_type_hints(ModelConfig).items():
