@@ -7,13 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from compare import main as script
 from comparison.alone import peak_bytes
-from comparison.charts import axis, chart, ticks, write_charts
+from comparison.charts import write_charts
 from comparison.engine import Engine
 from comparison.machine import machine_facts
 from comparison.processes import run_process
@@ -174,26 +173,6 @@ def test_only_its_own_place_in_a_page_is_replaced(tmp_path: Path) -> None:
 
 
 # --- charts ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("largest", "end", "step"), [(4096, 5000, 1000), (7, 7, 1), (7.1, 8, 2), (0.03, 0.03, 0.005), (1, 1, 0.2)]
-)
-def test_axes(largest: float, end: float, step: float) -> None:
-    assert axis(largest) == pytest.approx((end, step))
-    assert ticks(end, step)[-1] == pytest.approx(end)
-    assert len(ticks(end, step)) <= 9
-
-
-def test_a_chart_has_its_points_where_they_belong() -> None:
-    root = ElementTree.fromstring(chart("<title>", {"a & b": [(0, 1), (10, 2)], "c": [(5, 2)]}))
-    circles = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter("{http://www.w3.org/2000/svg}circle")]
-    (left, middle), (right, top), (between, as_high) = circles
-    assert left < between < right
-    assert between == pytest.approx((left + right) / 2)
-    assert middle > top == as_high
-    words = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"<title>", "a & b", "c", "0", "10"} <= set(words)
 
 
 def test_charts_are_written_where_there_are_depths(tmp_path: Path) -> None:

@@ -342,6 +342,8 @@ def keys_of(value: object) -> set[str]:
         ("tokenize", ["春"]),
         ("inspect", []),
         ("explain", ["春"]),
+        ("explain", ["--softmax"]),
+        ("explain", ["--scaling", "--context", "64", "--backend", "numpy"]),
         ("perplexity", ["text.txt", "--context", "16", "--backend", "numpy"]),
         ("bench", ["--prompt", "2", "--generate", "1", "--repeat", "1", "--backend", "numpy"]),
         ("plugins list", []),

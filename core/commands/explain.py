@@ -14,7 +14,10 @@ from ringlet.core.commands.options import (
     ring_options,
 )
 from ringlet.core.terminal.command_group import CommandState
-from ringlet.core.terminal.console import print_json, print_lines, read_text_argument
+from ringlet.core.terminal.console import passing_lines, print_json, print_lines, read_text_argument, remark
+from ringlet.core.terminal.files import check_writable, write_text_file
+
+REFERENCE = "numpy"  # the backend that tells of its arrays
 
 
 @click.command(
@@ -23,17 +26,18 @@ from ringlet.core.terminal.console import print_json, print_lines, read_text_arg
       ringlet explain "我爱你"
       ringlet explain "我爱你" --layer 2 --head 1 --token 2
       ringlet explain "我爱你" --max-tokens 12 --context 8 --overflow slide --sinks 2
+      ringlet explain --softmax
+      ringlet explain --scaling --svg scaling.svg
     """
 )
-@click.argument("prompt")
+@click.argument("prompt", required=False)
 @click.option("--layer", type=int, default=0, show_default=True, help="Which layer; -1: the last.")
 @click.option("--head", type=int, default=0, show_default=True, help="Which of its heads; -1: the last.")
-@click.option(
-    "--token", type=int, default=-1, show_default=True, help="Which token asks, by its position; -1: the last."
-)
-@click.option(
-    "--max-tokens", type=int, default=0, show_default=True, help="Tokens to draw after the prompt, the likeliest."
-)
+@click.option("--token", type=int, default=-1, show_default=True, help="Which token asks; -1: the last.")
+@click.option("--max-tokens", type=int, default=0, show_default=True, help="Tokens to draw first, the likeliest.")
+@click.option("--softmax", is_flag=True, help="Why √d_k: how sharp α is with the scale, and without.")
+@click.option("--scaling", is_flag=True, help="What a token costs as the text grows, measured here.")
+@click.option("--svg", metavar="FILE", help="With --scaling: draw it.")
 @parse_special_option
 @loading_options
 @ring_options
@@ -42,27 +46,76 @@ from ringlet.core.terminal.console import print_json, print_lines, read_text_arg
 def explain(
     state: CommandState,
     /,
-    prompt: str,
+    prompt: str | None,
     layer: int,
     head: int,
     token: int,
     max_tokens: int,
+    softmax: bool,
+    scaling: bool,
+    svg: str | None,
     parse_special: bool,
     as_json: bool,
     **loading: Any,
 ) -> None:
     """Follow one token of PROMPT (or of standard input, for "-") through attention, number by number."""
-    from ringlet.core.checks import check_text
+    if softmax and scaling:
+        raise click.UsageError("--softmax and --scaling are two things: choose one")
+    if svg is not None and not scaling:
+        raise click.UsageError("--svg goes with --scaling")
+    if scaling:
+        explain_scaling(state, svg, as_json, loading)
+        return
+    text = explained_text(prompt, softmax)
+    pipe = open_pipeline(state, verbose=False, **(loading | {"backend": REFERENCE}))
+    trace = pipe.trace(pipe.tokenizer.encode(text, parse_special=parse_special), max_tokens)
+    if softmax:
+        from ringlet.core.explanation.softmax import study_softmax
+        from ringlet.core.terminal.softmax_text import softmax_lines
+
+        show(study_softmax(trace), softmax_lines, as_json)
+        return
     from ringlet.core.explanation.walk import walk
-    from ringlet.core.terminal.columns import page_width
     from ringlet.core.terminal.walk_text import walk_lines
 
+    show(walk(pipe, trace, layer, head, token), walk_lines, as_json)
+
+
+def explained_text(prompt: str | None, softmax: bool) -> str:
+    """What the user gave, or, to see softmax at work, the usual text."""
+    from ringlet.core.checks import check_text
+    from ringlet.core.explanation.softmax import USUAL_TEXT
+
+    if prompt is None:
+        if softmax:
+            return USUAL_TEXT
+        raise click.UsageError("PROMPT is missing: it may be left out with --softmax and --scaling")
     text = read_text_argument(prompt)
     check_text(text)
-    pipe = open_pipeline(state, verbose=False, **(loading | {"backend": "numpy"}))
-    trace = pipe.trace(pipe.tokenizer.encode(text, parse_special=parse_special), max_tokens)
-    found = walk(pipe, trace, layer, head, token)
+    return text
+
+
+def explain_scaling(state: CommandState, svg: str | None, as_json: bool, loading: dict[str, Any]) -> None:
+    """Measured with the backend that the user wants."""
+    from ringlet.core.measurement.scaling import measure_scaling
+    from ringlet.core.terminal.scaling_text import scaling_lines, scaling_picture
+
+    if svg is not None:
+        check_writable(svg)
+    pipe = open_pipeline(state, verbose=False, **loading)
+    with passing_lines() as tell:
+        found = measure_scaling(pipe, tell)
+    if svg is not None:
+        write_text_file(svg, scaling_picture(found))
+        remark(f"written: {svg}", verbose=False)
+    show(found, scaling_lines, as_json)
+
+
+def show(found: Any, lines_of: Any, as_json: bool) -> None:
+    """What was found, as JSON or for people."""
+    from ringlet.core.terminal.columns import page_width
+
     if as_json:
         print_json(found.to_dict())
     else:
-        print_lines(walk_lines(found, page_width()))
+        print_lines(lines_of(found, page_width()))
