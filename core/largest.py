@@ -18,11 +18,21 @@ def column_maxima(values: np.ndarray) -> np.ndarray:
     NaN where any value of a column is.
     """
     rows = min(MOST_ROWS, max(1, len(values) // SHORTEST_ROW))
-    width = len(values) // rows
-    maxima = values[: rows * width].reshape(rows, width).max(axis=0)
-    rest = values[rows * width :]
-    np.maximum(maxima[: len(rest)], rest, out=maxima[: len(rest)])
+    table, rest = _table(values, len(values) // rows)
+    maxima = np.maximum.reduce(table, axis=0)
+    if len(rest):
+        np.maximum(maxima[: len(rest)], rest, out=maxima[: len(rest)])
     return maxima
+
+
+def update_column_maxima(values: np.ndarray, maxima: np.ndarray, places: np.ndarray) -> None:
+    """Bring the `column_maxima` of the values up to date after those at these places have changed."""
+    table, rest = _table(values, len(maxima))
+    columns = places % len(maxima)
+    maxima[columns] = np.maximum.reduce(table.take(columns, axis=1), axis=0)
+    if len(rest):
+        columns = columns[columns < len(rest)]
+        maxima[columns] = np.maximum(maxima[columns], rest[columns])
 
 
 def places_of_largest(values: np.ndarray, maxima: np.ndarray, count: int) -> np.ndarray:
@@ -30,26 +40,29 @@ def places_of_largest(values: np.ndarray, maxima: np.ndarray, count: int) -> np.
 
     Ascending, and perhaps some more. maxima: their `column_maxima`.
     """
-    width = len(maxima)
-    if count > width // 2:
-        return np.flatnonzero(values >= kth_largest(values, count) if count < len(values) else values > -np.inf)
-    border = kth_largest(maxima, count)
+    border = kth_largest(maxima, count) if count <= len(maxima) // 2 else -np.inf
     if border == -np.inf:
-        return np.flatnonzero(values > -np.inf)
-    columns = np.flatnonzero(maxima >= border)
-    end = len(values) // width * width
-    table = values[:end].reshape(-1, width).take(columns, axis=1)
-    row, column = np.divmod(np.flatnonzero(table >= border), len(columns))
-    places = row * width + columns[column]
-    rest = np.flatnonzero(values[end:] >= border)
-    return np.concatenate([places, end + rest]) if len(rest) else places
+        border = kth_largest(values, min(count, len(values)))
+        return (values >= border if border > -np.inf else values > border).nonzero()[0]
+    table, rest = _table(values, len(maxima))
+    columns = (maxima >= border).nonzero()[0]
+    row, column = (table.take(columns, axis=1) >= border).nonzero()
+    places = row * len(maxima) + columns[column]
+    if len(rest):
+        places = np.concatenate([places, table.size + (rest >= border).nonzero()[0]])
+    return places
 
 
 def kth_largest(values: np.ndarray, k: int) -> np.floating:
     """The k-th largest of the values (n,), 1 ≤ k ≤ n."""
-    rows = min(MOST_ROWS, len(values) // (4 * k))
+    rows = min(MOST_ROWS, len(values) // max(4 * k, SHORTEST_ROW))
     if rows > 1:
-        width = len(values) // rows
-        maxima = values[: rows * width].reshape(rows, width).max(axis=0)
-        values = values[values >= kth_largest(maxima, k)]
+        table, _ = _table(values, len(values) // rows)
+        values = values[values >= kth_largest(np.maximum.reduce(table, axis=0), k)]
     return np.partition(values, len(values) - k)[len(values) - k]
+
+
+def _table(values: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The values in rows of `width`, and those that fill no row."""
+    rows = len(values) // width
+    return values[: rows * width].reshape(rows, width), values[rows * width :]

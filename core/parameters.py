@@ -1,6 +1,7 @@
 """The parameters of a plugin's class, read from its constructor, so that text can set them.
 
-``typing.Annotated[int, Parameter(help="…", minimum=1)]`` adds help and a range to a plain annotation.
+``typing.Annotated[int, Parameter(help="…", minimum=1)]`` adds help and a range to a plain annotation;
+``typing.Literal["a", "b"]`` is a text of which there are only these.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "n
 
 @dataclass(frozen=True)
 class Parameter:
-    """Help and range of a parameter, both ends included."""
+    """Help and range of a parameter: minimum and maximum are included, `above` is not."""
 
     help: str = ""
     minimum: float | None = None
     maximum: float | None = None
+    above: float | None = None
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,18 @@ class ParameterOf:
     required: bool
     default: Any
     help: str
-    minimum: float | None
-    maximum: float | None
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    choices: tuple[str, ...] = ()  # all texts that are possible, where not every one is
 
     def convert(self, value: object) -> Any:
         """The value, or its text, as the parameter's type and within its range. Raises RingletError."""
         if self.optional and (value is None or value == "none"):
             return None
         converted = _converted(self.type, value)
-        if converted is None:
-            raise RingletError(f"{self.name} is {_shown(value)}: {TYPES[self.type]} is needed")
+        if converted is None or (self.choices and converted not in self.choices):
+            raise RingletError(f"{self.name} is {_shown(value)}: {self._kind} is needed")
         if self.type in (int, float) and not self._in_range(converted):
             raise RingletError(f"{self.name} is {converted}: {self.accepts} is needed")
         return converted
@@ -55,13 +59,22 @@ class ParameterOf:
     def _in_range(self, value: float) -> bool:
         low = -math.inf if self.minimum is None else self.minimum
         high = math.inf if self.maximum is None else self.maximum
-        return low <= value <= high
+        return low <= value <= high and (self.above is None or value > self.above)
+
+    @property
+    def _kind(self) -> str:
+        if not self.choices:
+            return TYPES[self.type]
+        *others, last = self.choices
+        return f"{', '.join(others)} or {last}" if others else last
 
     @property
     def accepts(self) -> str:
-        """What may be given: "a number from 0 to 1", "a whole number, 0 or more", "true or false, or none"."""
-        text = TYPES[self.type]
-        if self.minimum is not None and self.maximum is not None:
+        """What may be given: "a number from 0 to 1", "a whole number, 0 or more", "left or right, or none"."""
+        text = self._kind
+        if self.above is not None:
+            text += f" above {self.above:g}" + (f" up to {self.maximum:g}" if self.maximum is not None else "")
+        elif self.minimum is not None and self.maximum is not None:
             text += f" from {self.minimum:g} to {self.maximum:g}"
         elif self.minimum is not None:
             text += f", {self.minimum:g} or more"
@@ -96,12 +109,25 @@ def _parameter(cls: type, parameter: inspect.Parameter, hint: Any) -> ParameterO
     if hint is None:
         hint = str if required or parameter.default is None else type(parameter.default)
     plain, optional = _without_none(hint)
+    choices: tuple[Any, ...] = ()
+    if typing.get_origin(plain) is typing.Literal and all(isinstance(choice, str) for choice in typing.get_args(plain)):
+        plain, choices = str, typing.get_args(plain)
     if plain not in TYPES:
         raise PluginError(f"{cls.__qualname__}: parameter {parameter.name} is {hint}: use int, float, bool or str")
     default = None if required else parameter.default
     optional = optional or (not required and default is None)
-    name = parameter.name
-    return ParameterOf(name, plain, optional, required, default, extra.help, extra.minimum, extra.maximum)
+    return ParameterOf(
+        parameter.name,
+        plain,
+        optional,
+        required,
+        default,
+        extra.help,
+        extra.minimum,
+        extra.maximum,
+        extra.above,
+        choices,
+    )
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:

@@ -59,6 +59,21 @@ def parse_steps(spec: str, kind: str, find: Callable[[str], Registered]) -> tupl
     return tuple(steps)
 
 
+def spec_text(value: Any) -> str:
+    """A parameter's value as it is written in a chain: parsing gives it back."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    if isinstance(value, str) and (text == "none" or not re.fullmatch(r"""[^\s,()='"]+""", text)):
+        text = "".join(f"\\{mark}" if mark in '"\\' else mark for mark in text)
+        return '"' + "".join(mark if mark.isprintable() else _escaped(mark) for mark in text) + '"'
+    return text
+
+
+def _escaped(mark: str) -> str:
+    return mark.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
 def _bind(step: Registered, arguments: list[tuple[str | None, str]]) -> dict[str, Any]:
     """Texts to the parameters' values; a text without a name belongs to the parameter at its place."""
     parameters = parameters_of(step.cls)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ringlet.core.parameters import ParameterOf, parameters_of
 from ringlet.core.plugin_manager import KINDS, PluginManager, Registered
+from ringlet.core.sampler_spec import spec_text
 from ringlet.core.terminal.columns import aligned, width_of, wrapped
 
 HEADER = ["KIND", "NAME", "TYPE", "RANGE", "DEFAULT", "WHAT IT DOES", "ORIGIN", "VERSION"]
@@ -141,11 +142,12 @@ def _row(registered: Registered) -> dict[str, Any]:
 
 
 def usage(name: str, parameters: tuple[ParameterOf, ...]) -> str:
-    """ "top_k(k=40)"; a parameter that must be given stands without a value."""
+    """ "top_k(k=40)", as it may stand in a chain; a parameter that must be given stands without a value."""
     if not parameters:
         return name
     written = (
-        parameter.name if parameter.required else f"{parameter.name}={parameter.default}" for parameter in parameters
+        parameter.name if parameter.required else f"{parameter.name}={spec_text(parameter.default)}"
+        for parameter in parameters
     )
     return f"{name}({', '.join(written)})"
 

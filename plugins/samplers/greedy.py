@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ringlet.core.candidates import Candidates
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.sampling import SamplerContext
 
 
 class Greedy:
-    """argmax(logits); of equal ones the lowest id."""
+    """The likeliest token, argmax(logits); of equal ones the lowest id."""
 
     name = "greedy"
+    takes_candidates = True
 
-    def __call__(self, logits: np.ndarray, context: SamplerContext) -> np.ndarray:
-        return only(int(logits.argmax()), logits)
+    def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
+        return candidates.top(1)
 
-    def pick(self, logits: np.ndarray, context: SamplerContext) -> int:
-        return int(logits.argmax())
-
-
-def only(token_id: int, logits: np.ndarray) -> np.ndarray:
-    """The logits with every other token removed."""
-    kept = logits[token_id]
-    logits[:] = -np.inf
-    logits[token_id] = kept
-    return logits
+    def pick(self, candidates: Candidates, context: SamplerContext) -> int:
+        return int(candidates.top(1).ids[0])
 
 
 @hookimpl

@@ -6,30 +6,31 @@ from typing import Annotated
 
 import numpy as np
 
+from ringlet.core.candidates import Candidates
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
 
 
 class MinP:
-    """Keeps the tokens whose probability is at least p times the largest
-    (Nguyen et al. 2024, Turning Up the Heat: Min-p Sampling, section 3).
+    """Keeps the tokens whose probability is at least p times the largest.
 
-    In logits: lᵢ ≥ max(l) + ln p.
+    Nguyen et al. 2024, Turning Up the Heat: Min-p Sampling, section 3. In logits: lᵢ ≥ max(l) + ln p.
     """
 
     name = "min_p"
+    takes_candidates = True
 
     def __init__(
         self, p: Annotated[float, Parameter("share of the largest probability, 0: all", minimum=0, maximum=1)] = 0.05
     ) -> None:
         self.p = p
 
-    def __call__(self, logits: np.ndarray, context: SamplerContext) -> np.ndarray:
-        if self.p > 0:
-            border = np.float64(logits.max()) + np.log(self.p)
-            logits[logits < border] = -np.inf
-        return logits
+    def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
+        if self.p == 0:
+            return candidates
+        logits = candidates.logits
+        return candidates.keep(logits >= np.float64(logits.max()) + np.log(self.p))
 
 
 @hookimpl
