@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import subprocess
 import sys
 import weakref
@@ -203,79 +202,6 @@ def test_the_managers_of_old_files_are_not_kept(write):
         kept.append(weakref.ref(load_plugins([write(f"{name}.py", SAMPLER.format(cls="S", name=name))])))
     gc.collect()
     assert sum(manager() is not None for manager in kept) == MOST_MANAGERS
-
-
-FAULTS = [
-    ("import nothing_of_this_name", "import: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-    ("def f(:", "import: SyntaxError: "),
-    ("raise SystemExit(0)", "import: SystemExit: 0"),
-    ("raise OSError('two\\nlines')", "import: OSError: two lines"),
-    ("import sys; sys.exit(3)", "import: SystemExit: 3"),
-    ("raise GeneratorExit", "import: GeneratorExit"),
-    ("class Own(BaseException): ...\nraise Own('mine')", "import: Own: mine"),
-    ("x = 1", "import: no function is marked @hookimpl"),
-    (HOOK + "register_sampler(register): ...", "import: there is no hook register_sampler; the hooks are register_"),
-    (HOOK + "register_samplers(wrong): ...", "import: PluginValidationError: .*wrong"),
-    (HOOK + "register_samplers(register): 1 / 0", "register_samplers: ZeroDivisionError: division by zero"),
-    (HOOK + "register_samplers(register): raise GeneratorExit", "register_samplers: GeneratorExit"),
-    (HOOK + "register_samplers(register): register(5)", "register_samplers: register.. takes a class, not int 5"),
-    (HOOK + "register_samplers(register): register(object)", "register_samplers: object has no name"),
-    (
-        HOOK + "register_samplers(register): register(type('T', (), {'name': 'a b'}))",
-        "register_samplers: T: the name 'a b' is not made of letters",
-    ),
-    (
-        HOOK + "register_samplers(register): register(type('T', (), {'name': 't'}))",
-        "register_samplers: T has neither __call__.* nor pick",
-    ),
-    (
-        HOOK + "register_samplers(register):\n"
-        "    class T:\n        name = 't'\n        def __init__(self, x: list): ...\n"
-        "        def pick(self, l, c): ...\n"
-        "    register(T)",
-        "register_samplers: .*T: parameter x is .*list.*: use int, float, bool or str",
-    ),
-    (
-        SAMPLER.format(cls="Mine", name="top_k"),
-        "register_samplers: the name 'top_k' is already taken by TopK .built-in.",
-    ),
-    (
-        HOOK + "register_backends(register): register(type('B', (), {'name': 'b'}))",
-        "register_backends: B is no subclass of ringlet.Backend",
-    ),
-    (
-        "from ringlet.core.backend import Backend\n"
-        + HOOK
-        + "register_backends(register): register(type('B', (Backend,), {'name': 'b'}))",
-        "register_backends: B lacks forward",
-    ),
-    (
-        HOOK + "register_architectures(register): register(type('A', (), {'name': 'a'}))",
-        "register_architectures: A is no subclass of ringlet.Architecture",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), FAULTS)
-def test_a_faulty_plugin_that_the_user_names_is_an_error_in_one_line(text, message, write):
-    path = write("faulty.py", text)
-    with pytest.raises(PluginError, match=f"^plugin {path}: {message}") as raised:
-        PluginManager([path])
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(("text", "message"), FAULTS)
-def test_a_faulty_plugin_that_is_found_is_reported_and_skipped(text, message, write, monkeypatch):
-    path = write("faulty.py", text)
-    good = write("good.py", SAMPLER.format(cls="Good", name="good"))
-    monkeypatch.setenv("RINGLET_PLUGINS", os.pathsep.join([path, good]))
-    manager, lines = silent()
-    for kind in ("sampler", "backend", "architecture"):
-        manager.registry(kind)
-    assert "good" in manager.registry("sampler")
-    assert manager.registry("sampler")["top_k"].origin == "built-in"
-    (line,) = lines
-    assert re.match(f"^plugin {path}: {message}.*\\(skipped\\)$", line)
 
 
 def test_a_faulty_package_is_reported_with_its_name(package):
