@@ -71,6 +71,7 @@ ring_options = options(
 
 def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose: bool, **chosen: Any) -> Pipeline:
     """The pipeline that the options ask for; says what it is, and what is odd about the options."""
+    from ringlet.core.observers import Observable
     from ringlet.core.pipeline import Pipeline
 
     pipe = Pipeline.from_pretrained(model, mmap=not no_mmap, plugins=state.plugin_files, **chosen)
@@ -84,4 +85,9 @@ def open_pipeline(state: CommandState, model: str | None, no_mmap: bool, verbose
         warn(f"the context {layout.context} is beyond the model's own {own_context}, where it may write nonsense")
     if layout.sinks and layout.overflow == "stop":
         warn("--sinks does nothing without --overflow slide")
+    if not isinstance(pipe.backend, Observable):
+        for observer in pipe.plugins.registry("observer").values():
+            if observer.explicit:
+                told = f"backend {pipe.backend.name} tells of no arrays, numpy does"
+                warn(f"observer {observer.label} sees nothing: {told}")
     return pipe
