@@ -84,7 +84,7 @@ class Mirostat(MirostatLoop):
             return candidates
         epsilon, log_n = s - 1, np.log(candidates.d_vocab)
         ratio = -epsilon / np.expm1(-epsilon * log_n) if epsilon else 1 / log_n  # ε / (1 − N^−ε), and its limit
-        k = np.power(ratio * 2.0**mu, np.divide(1, s))
+        k = np.power(ratio * np.exp2(mu), np.divide(1, s))
         return candidates.top(max(1, int(min(k, len(candidates)))))
 
 
