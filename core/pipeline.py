@@ -24,12 +24,12 @@ from ringlet.core.checks import (
 )
 from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
-from ringlet.core.defaults import MAX_TOKENS
+from ringlet.core.defaults import MAX_TOKENS, SAMPLE
 from ringlet.core.errors import RingletError
 from ringlet.core.generation.best_of import best_completions
 from ringlet.core.generation.idle_ring import IdleRing
 from ringlet.core.generation.loop import Generation, PromptState
-from ringlet.core.generation.options import SAMPLE, GenerationOptions
+from ringlet.core.generation.options import GenerationOptions
 from ringlet.core.generation.request import Request
 from ringlet.core.observers import Observable, let_plugins_watch
 from ringlet.core.plugin_manager import PluginManager, load_plugins

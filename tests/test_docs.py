@@ -21,18 +21,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ringlet.cli import main
+from ringlet.core import hookspecs, plugin_manager
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
-from ringlet.core import hookspecs, plugin_manager
+from ringlet.core.generation.strategies import STRATEGIES
 from ringlet.core.loading import architecture
 from ringlet.core.loading.layers import Layers
+from ringlet.core.parameters import parameters_of
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampling import SamplerContext
-from ringlet.core.terminal.plugin_listing import plugin_rows
+from ringlet.core.terminal.plugin_listing import plugin_rows, usage
 from ringlet.plugins.backends.numpy import NumpyBackend
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
-PLUGINS, COMMANDS = "docs/plugins.md", "docs/commands.md"
+PLUGINS, COMMANDS, GENERATION = "docs/plugins.md", "docs/commands.md", "docs/generation.md"
 BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -160,6 +162,21 @@ def test_the_blocks_of_the_plugin_page_run(
     shutil.copy(repository / "data" / "poet" / "tokenizer.json", folder / "tiny-phi")
     PageRunner(folder, monkeypatch).run(blocks_of(repository / PLUGINS))
     assert "[ 0.  1. -1.]" in capsys.readouterr().out
+
+
+def test_the_blocks_of_the_generation_page_run(
+    repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("llguidance")
+    PageRunner(folder, monkeypatch).run(blocks_of(repository / GENERATION))
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith('{"title"')]
+    assert set(json.loads(printed[-1])) == {"title", "lines", "season"}
+
+
+def test_the_generation_page_has_every_strategy(repository: Path) -> None:
+    usages = {cells[0].strip("`") for cells in rows((repository / GENERATION).read_text(encoding="utf-8"))}
+    for cls in STRATEGIES.values():
+        assert usage(cls.name, parameters_of(cls)) in usages
 
 
 def test_the_package_on_the_plugin_page_is_found(
@@ -301,7 +318,7 @@ def test_the_page_lists_every_command(repository: Path) -> None:
     assert sorted(listed) == sorted(COMMANDS_BY_NAME)
 
 
-@pytest.mark.parametrize("page", [ENGLISH, CHINESE, PLUGINS, COMMANDS])
+@pytest.mark.parametrize("page", [ENGLISH, CHINESE, PLUGINS, COMMANDS, GENERATION])
 def test_every_command_line_on_a_page_can_be_parsed(page: str, repository: Path, folder: Path) -> None:
     for block in blocks_of(repository / page):
         if block.mark.startswith("file: "):
@@ -338,7 +355,7 @@ def keys_of(value: object) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("generate", ["春", "--max-tokens", "2", "--backend", "numpy"]),
+        ("generate", ["春", "--max-tokens", "2", "--backend", "numpy", "--logprobs", "1"]),
         ("tokenize", ["春"]),
         ("inspect", []),
         ("explain", ["春"]),

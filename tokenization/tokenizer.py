@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ringlet.core.errors import RingletError
-from ringlet.tokenization.codec import Codec, Vocabulary
+from ringlet.tokenization.codec import ByteCodec, Codec, Vocabulary
 from ringlet.tokenization.streaming import StreamDecoder
 
 
@@ -125,3 +125,12 @@ class Tokenizer:
         if name is None:
             raise RingletError(f"token id {token_id} has no token")
         return self._codec.piece(token_id)
+    def token_bytes(self, token_id: int) -> bytes:
+        """A token's share of a text in UTF-8, wherever it stands in it; b"" for an id without a token.
+
+        Raises RingletError for a vocabulary whose tokens have none of their own, such as one of whole words.
+        """
+        if not isinstance(self._codec, ByteCodec):
+            raise RingletError("the tokens of this vocabulary have no bytes of their own")
+        return self._codec.token_bytes(token_id)
+

@@ -16,7 +16,8 @@ from ringlet.core.commands.options import (
     ring_options,
     verbose_option,
 )
-from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS
+from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS, SAMPLE
+from ringlet.core.errors import RingletError
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_chunks, print_json, read_text_argument, remark, warn
 
@@ -34,6 +35,8 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
       ringlet generate -- "- a text that begins with a dash"
       ringlet generate "def fib(n):" --model model.gguf --sampler "min_p=0.1,temperature=1.2"
       ringlet generate "Hello" --sampler temperature=0 --max-tokens 32 --json
+      ringlet generate "《春望》" --strategy "beam_search(beams=8)" --n 3
+      ringlet generate "Alice, as JSON: " --model model.gguf --json-schema person.json
     """
 )
 @click.argument("prompt")
@@ -42,11 +45,23 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 @click.option(
     "--sampler",
     metavar="SPEC",
-    default=DEFAULT_SAMPLER,
-    show_default=True,
     help="A chain of samplers, left to right: name, name=value or name(parameter=value), with commas between, "
-    'as in "min_p=0.1,temperature(temperature=1.2)". See: ringlet plugins list.',
+    'as in "min_p=0.1,temperature(temperature=1.2)". See: ringlet plugins list.  '
+    f"[default: {DEFAULT_SAMPLER}]",
 )
+@click.option(
+    "--strategy",
+    metavar="SPEC",
+    default=SAMPLE,
+    show_default=True,
+    help='How tokens are chosen: sample, "beam_search(beams=4)" or "contrastive_search(top_k=4)".',
+)
+@click.option("--json-schema", metavar="FILE", help="The completion is JSON that obeys this schema.")
+@click.option("--regex", metavar="PATTERN", help="The completion matches this regular expression.")
+@click.option("--grammar", metavar="FILE", help="The completion obeys this Lark grammar.")
+@click.option("--n", type=int, default=1, show_default=True, help="Completions.")
+@click.option("--best-of", type=int, metavar="N", help="Draw N completions and give the likeliest.")
+@click.option("--logprobs", type=int, metavar="N", help="With --json: log-probabilities, and the N likeliest tokens.")
 @click.option("--seed", type=int, help="The same seed gives the same text.  [default: another each time]")
 @click.option("--max-tokens", type=int, default=MAX_TOKENS, show_default=True, help="Tokens to generate at most.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
@@ -59,7 +74,14 @@ def generate(
     state: CommandState,
     /,
     prompt: str,
-    sampler: str,
+    sampler: str | None,
+    strategy: str,
+    json_schema: str | None,
+    regex: str | None,
+    grammar: str | None,
+    n: int,
+    best_of: int | None,
+    logprobs: int | None,
     seed: int | None,
     max_tokens: int,
     stop: tuple[str, ...],
@@ -77,25 +99,55 @@ def generate(
     text = read_text_argument(prompt)
     seed = randbelow(SEEDS) if seed is None else seed
     check_text(text)  # this and the options before a model is loaded, perhaps downloaded
-    GenerationOptions.checked(state.plugins, max_tokens, sampler, seed, stop, ignore_eos)
+    sampler = constrained(sampler, strategy, json_schema=json_schema, regex=regex, grammar=grammar)
+    if logprobs is not None and not as_json:
+        raise RingletError("--logprobs is shown by --json: give both")
+    chosen = (max_tokens, sampler, seed, stop, ignore_eos)
+    more = {"logprobs": logprobs, "strategy": strategy}
+    GenerationOptions.checked(state.plugins, *chosen, n, best_of=best_of, **more)
     pipe = open_pipeline(state, verbose=verbose, **loading)
     ids = pipe.tokenizer.encode(text, parse_special=parse_special)
     if max_tokens and pipe.layout.overflow == "stop" and len(ids) == pipe.layout.context:
         warn(f"the prompt fills the context of {len(ids)} tokens: choose a larger --context, or --overflow slide")
-    with closing(pipe.stream(ids, max_tokens, sampler, seed, stop, ignore_eos)) as stream:
-        chunks = list(stream) if as_json else print_chunks(stream)
-    completion = Completion.of_chunks(chunks)
+    if n == 1 and best_of is None:
+        with closing(pipe.stream(ids, *chosen, **more)) as stream:
+            completions = [Completion.of_chunks(list(stream) if as_json else print_chunks(stream))]
+    else:
+        found = pipe.generate(ids, *chosen, n, best_of=best_of, **more)
+        completions = found if isinstance(found, list) else [found]
+        if not as_json:
+            click.echo("\n\n".join(completion.text for completion in completions))
     if as_json:
-        print_json(completion.to_dict())
-    remark(f"seed: {seed}; {speed_text(completion)}", verbose)
+        values = [completion.to_dict() for completion in completions]
+        print_json(values if n > 1 else values[0])
+    remark(f"seed: {seed}; {speed_text(completions)}", verbose)
 
 
-def speed_text(completion: Completion) -> str:
+def constrained(sampler: str | None, strategy: str, **constraints: str | None) -> str | None:
+    """The chain of samplers with a constraint before it, where one is given. Raises RingletError for two."""
+    given = [(name, value) for name, value in constraints.items() if value is not None]
+    if not given:
+        return sampler
+    if len(given) > 1:
+        options = [f"--{name.replace('_', '-')}" for name, _ in given]
+        raise RingletError(f"{' and '.join(options)}: give one of them")
+    from ringlet.core.generation.strategies import parse_strategy
+
+    ((name, value),) = given
+    chain = parse_strategy(strategy).usual_sampler if sampler is None else sampler
+    return f"{name}({value!r})" + (f",{chain}" if chain.strip() else "")
+
+
+def speed_text(completions: list[Completion]) -> str:
     """How a generation went."""
-    usage = completion.usage
+    first = completions[0]
+    n_drawn = sum(completion.usage.completion_tokens for completion in completions)
+    seconds = {
+        "prompt": first.timings["prompt"],
+        "generate": max(completion.timings["generate"] for completion in completions),
+    }
     parts = []
-    for name, n_tokens in (("prompt", usage.prompt_tokens), ("generate", usage.completion_tokens)):
-        seconds = completion.timings[name]
-        speed = f" ({n_tokens / seconds:.1f} tokens/s)" if seconds > 0 else ""
-        parts.append(f"{name}: {n_tokens} tokens in {seconds:.2f} s{speed}")
-    return f"{'; '.join(parts)}; finish: {completion.finish_reason}"
+    for name, n_tokens in (("prompt", first.usage.prompt_tokens), ("generate", n_drawn)):
+        speed = f" ({n_tokens / seconds[name]:.1f} tokens/s)" if seconds[name] > 0 else ""
+        parts.append(f"{name}: {n_tokens} tokens in {seconds[name]:.2f} s{speed}")
+    return f"{'; '.join(parts)}; finish: {', '.join(completion.finish_reason for completion in completions)}"

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ringlet.core.generation.request import Request
 
 MOST_BEAMS = 256
-EARLY_STOPPING = ("false", "true", "never")
 
 
 class BeamSearch(Strategy):
@@ -46,11 +45,10 @@ class BeamSearch(Strategy):
             float, Parameter("above 0 long texts gain, below 0 short ones", minimum=-10, maximum=10)
         ] = 1.0,
         early_stopping: Annotated[
-            str, Parameter("true: end with enough finished texts; never: go on while a better one can come")
+            Literal["false", "true", "never"],
+            Parameter("true: end with enough finished texts; never: go on while a better one can come"),
         ] = "false",
     ) -> None:
-        if early_stopping not in EARLY_STOPPING:
-            raise RingletError(f"early_stopping is {early_stopping!r}: choose from {', '.join(EARLY_STOPPING)}")
         self.beams, self.length_penalty, self.early_stopping = beams, length_penalty, early_stopping
 
     def check(self, options: GenerationOptions) -> None:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringlet.core.checks import check_count, checked_stops
+from ringlet.core.defaults import SAMPLE
 from ringlet.core.generation.strategies import parse_strategy
 from ringlet.core.generation.strategy import Strategy
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampler_spec import SamplerStep
 from ringlet.core.sampling import SamplerChain, check_seed, parse_chain
-
-SAMPLE = "sample"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Tools:
 
     def new_chain(self, options: GenerationOptions, completion: int) -> SamplerChain:
         """The samplers of one completion, with its randomness."""
-        return SamplerChain(options.sampler, options.seed_sequence(completion), self.tokenizer)
+        return SamplerChain(options.sampler, options.seed_sequence(completion), self.tokenizer, model=self.config)
 
     def drawable(self, logits: np.ndarray) -> np.ndarray:
         """The logits without ids that have no token; the same array where there are none."""
