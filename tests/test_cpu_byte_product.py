@@ -41,7 +41,7 @@ def byte_rows_of(x: np.ndarray) -> np.ndarray:
 
 def values_of(rows: np.ndarray, n_columns: int) -> np.ndarray:
     """float64 activations that byte rows stand for."""
-    q = rows[:, :n_columns].view(np.int8).reshape(len(rows), -1, 16)
+    q = rows[:, :n_columns].view(np.int8).reshape(len(rows), n_columns // 16, 16)
     d = rows[:, n_columns : 2 * n_columns].copy().view(np.float32)[:, ::4]
     return (q * d[:, :, None].astype(np.float64)).reshape(len(rows), n_columns)
 

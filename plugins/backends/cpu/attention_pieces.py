@@ -13,12 +13,14 @@ import numpy as np
 from ringlet.plugins.backends.cpu import vector_math
 from ringlet.plugins.backends.cpu.attention_places import head_bytes, padded_bytes, run_of_slots
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import job_at, load_f32, load_f32s, model_at, ring_layer_at, store, store_f32
+from ringlet.plugins.backends.cpu.memory import job_at, load_f32, load_f32s, model_at, prefetch, ring_layer_at, store, store_f32
 from ringlet.plugins.backends.cpu.product import ROWS, multiply_unpacked
 from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, VALUE_ROWS
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, max_lanes, splat, sum_lanes, sums_of_four
 from ringlet.plugins.backends.cpu.target import LANES
 
+CACHE_LINE = 64
+AHEAD = 24  # keys that are asked for before they are needed
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
 
@@ -111,7 +113,11 @@ def _score_kernel(load: Any, number_bytes: int) -> Any:
     @kernel
     def score(key, key_bytes, n, q, d_k, heads, out):
         whole, threes = n // 4 * 4, heads // 3 * 3
+        for line in range(key, key + AHEAD * key_bytes, CACHE_LINE):
+            prefetch(line)
         for p in range(0, whole, 4):
+            for line in range(key + (p + AHEAD) * key_bytes, key + (p + AHEAD + 4) * key_bytes, CACHE_LINE):
+                prefetch(line)
             for h in range(0, threes, 3):
                 three_heads(key + p * key_bytes, key_bytes, q + 4 * h * d_k, d_k, out + 4 * (SEGMENT * h + p))
             for h in range(threes, heads):

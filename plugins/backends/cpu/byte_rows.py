@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from ringlet.plugins.backends.cpu import records
-from ringlet.plugins.backends.cpu.byte_vectors import four, store_bytes, sum_of_ints, to_i32
+from ringlet.plugins.backends.cpu.byte_vectors import four, store_bytes, sum_of_ints
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import load_f32s, store, store_f32
 from ringlet.plugins.backends.cpu.records import HALF_SUMS_BYTES, RUN, SCALES_BYTES, SUM_BYTES
-from ringlet.plugins.backends.cpu.simd import absolute, max_lanes, nearest
+from ringlet.plugins.backends.cpu.simd import absolute, max_lanes, round_to_i32
 from ringlet.plugins.backends.cpu.target import LANES
 from ringlet.plugins.backends.cpu.vector_math import larger
 
@@ -55,7 +55,7 @@ def fill_half(x, bytes):
     d, inverse = most / LARGEST, LARGEST / most if most > ZERO else ZERO
     total = np.int32(0)
     for i in range(0, HALF, LANES):
-        q = to_i32(nearest(load_f32s(x + 4 * i) * inverse))
+        q = round_to_i32(load_f32s(x + 4 * i) * inverse)
         store_bytes(bytes + i, q)
         total += sum_of_ints(q)
     return d, d * np.float32(total)

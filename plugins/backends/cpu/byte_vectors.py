@@ -149,18 +149,6 @@ def four(typingctx, a, b, c, d):
 
 
 @intrinsic
-def to_i32(typingctx, vector):
-    """float32 lanes that hold whole numbers, as int32; what does not fit becomes the nearest that does, NaN 0."""
-    result = vector.of("i32")
-
-    def generate(context, builder, sig, args):
-        n = vector.lanes
-        return call(builder, f"llvm.fptosi.sat.v{n}i32.v{n}f32", result.llvm, args)
-
-    return result(vector), generate
-
-
-@intrinsic
 def sum_of_ints(typingctx, vector):
     def generate(context, builder, sig, args):
         return call(builder, f"llvm.vector.reduce.add.v{vector.lanes}i32", I32, args)

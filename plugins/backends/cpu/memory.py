@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ringlet.plugins.backends.cpu import records
-from ringlet.plugins.backends.cpu.simd import F32, I8, I16, I32, Vector, constant, f32s, i8x16, u8x16
+from ringlet.plugins.backends.cpu.simd import F32, I8, I16, I32, Vector, call, constant, f32s, i8x16, u8x16
 from ringlet.plugins.backends.cpu.target import HAS_HALVES
 
 I64 = ir.IntType(64)
@@ -133,6 +133,18 @@ def store(typingctx, address, vector):
         return context.get_dummy_value()
 
     return types.void(types.int64, vector), generate
+
+
+@intrinsic
+def prefetch(typingctx, address):
+    """Ask for the cache line at the address, which need not be there; it will be read soon, once."""
+
+    def generate(context, builder, sig, args):
+        pointer = builder.inttoptr(args[0], ir.PointerType(I8))
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer, I32(0), I32(3), I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
 
 
 def record_reader(dtype: np.dtype) -> Any:

@@ -271,15 +271,31 @@ def to_i8(typingctx, vector):
     return vector.of("i8")(vector), generate
 
 
+ROUNDS, ROUNDS_BITS = 1.5 * 2**23, 0x4B400000  # added, it leaves a number's nearest whole number in the lowest bits
+
+
+@intrinsic
+def round_to_i32(typingctx, vector):
+    """The nearest whole number, halves to even, of float32 below 2²² in size; NaN gives 0. (LLVM's own conversions are
+    undefined for NaN, or go lane by lane.)"""
+    result = vector.of("i32")
+
+    def generate(context, builder, sig, args):
+        bits = builder.bitcast(builder.fadd(args[0], constant(vector.llvm, ROUNDS)), result.llvm)
+        rounded = builder.sub(bits, constant(result.llvm, ROUNDS_BITS))
+        return builder.select(builder.fcmp_ordered("ord", args[0], args[0]), rounded, constant(result.llvm, 0))
+
+    return result(vector), generate
+
+
 @intrinsic
 def power_of_two(typingctx, vector):
     """2ⁿ for whole numbers n from -126 to 127; NaN gives some power."""
+    ints = vector.of("i32").llvm
 
     def generate(context, builder, sig, args):
-        ints = ir.VectorType(I32, vector.lanes)
-        n = call(builder, f"llvm.fptosi.sat.v{vector.lanes}i32.v{vector.lanes}f32", ints, args)
-        bits = builder.shl(builder.add(n, constant(ints, 127)), constant(ints, 23))
-        return builder.bitcast(bits, vector.llvm)
+        bits = builder.bitcast(builder.fadd(args[0], constant(vector.llvm, ROUNDS)), ints)
+        return builder.bitcast(builder.shl(builder.add(bits, constant(ints, 127)), constant(ints, 23)), vector.llvm)
 
     return vector(vector), generate
 
