@@ -19,15 +19,15 @@ no token at all) raises UnusableLogits, which the chain tells with the sampler's
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ringlet.core.largest import column_maxima, kth_largest, places_of_largest, update_column_maxima
+from ringlet.core.largest import column_maxima, kth_largest, places_of_largest
 
 MANY = 1 << 14  # tokens whose weights are worth computing in float32
 FEW = 256  # tokens that are sorted at once
+NO_IDS, NO_LOGITS = np.empty(0, np.intp), np.empty(0, np.float32)
 
 
 class UnusableLogits(ValueError):  # noqa: N818 - the state of an array; errors are made of it
@@ -82,7 +82,7 @@ class Candidates:
         kept = logits >= border
         surplus = int(np.count_nonzero(kept)) - k
         if surplus:
-            kept[np.flatnonzero(logits == border)[-surplus:]] = False
+            kept[(logits == border).nonzero()[0][-surplus:]] = False
         return self.keep(kept)
 
     def change(self, ids: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Candidates:
@@ -133,15 +133,17 @@ class Candidates:
         needed = p * weights.sum()
         count = FEW
         while count < len(weights):
-            places = np.flatnonzero(scores >= kth_largest(scores, count))
+            places = (scores >= kth_largest(scores, count)).nonzero()[0]
             if weights[places].sum() >= needed:
                 break
             count *= 8
         else:
             places = np.arange(len(weights))
-        order = places[np.argsort(-scores[places], kind="stable")]
-        before = np.cumsum(weights[order]) - weights[order]  # what those of higher scores sum to
-        return self.keep(np.sort(order[: max(1, np.count_nonzero(before < needed))]))
+        order = places[(-scores[places]).argsort(kind="stable")]
+        sums = weights[order].cumsum()
+        kept = order[: 1 + int(sums[:-1].searchsorted(needed))]
+        kept.sort()
+        return self.keep(kept)
 
     def probabilities(self) -> np.ndarray:
         """softmax(logits), float64 (n,)."""
@@ -160,8 +162,8 @@ class Candidates:
 
     def draw(self, rng: np.random.Generator) -> int:
         """One id from the softmax, by inverting its cumulative sum (float64) at one uniform number."""
-        cumulative = np.cumsum(self.weights())
-        place = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+        cumulative = self.weights().cumsum()
+        place = int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
         return int(self.ids[min(place, len(self) - 1)])
 
     def check(self) -> None:
@@ -185,74 +187,127 @@ class Candidates:
 class WholeVocabulary(Candidates):
     """All tokens; a logit of −∞ counts as removed. It is what a chain begins with.
 
-    One pass over the logits, float32 (d_vocab,), serves the check and the search for the largest. They are lent: what
-    changes some of them does it in a copy.
+    The logits, float32 (d_vocab,), are lent, and neither copied nor changed: one pass over them serves the check and
+    the search for the largest, and the tokens that were given other logits are kept beside them.
     """
 
-    def __init__(self, logits: np.ndarray) -> None:
-        self._values, self._maxima, self.d_vocab = logits, column_maxima(logits), len(logits)
-        check_numbers(self._maxima)
-        self._is_lent = True
-        self._settled: Candidates | None = None
+    def __init__(
+        self,
+        logits: np.ndarray,
+        maxima: np.ndarray | None = None,
+        changed_ids: np.ndarray = NO_IDS,
+        changed: np.ndarray = NO_LOGITS,
+    ) -> None:
+        """Plainly of logits alone. changed_ids: ascending, those whose logits are `changed` and not what was lent."""
+        if maxima is None:
+            maxima = column_maxima(logits)
+            check_numbers(maxima)
+        self._lent, self._maxima, self.d_vocab = logits, maxima, len(logits)
+        self._changed_ids, self._changed = changed_ids, changed
+        self._plain: Candidates | None = None
 
     @property
     def ids(self) -> np.ndarray:
-        return self._plain().ids
+        return self._as_plain().ids
 
     @property
     def logits(self) -> np.ndarray:
-        return self._plain().logits
+        return self._as_plain().logits
 
     def top(self, k: int) -> Candidates:
+        n_changed = len(self._changed)
         if k >= self.d_vocab:
             return self
-        ids = places_of_largest(self._values, self._maxima, k)
-        return Candidates(ids, self._values[ids], self.d_vocab).top(k)
+        if n_changed > len(self._maxima) // 4:
+            return WholeVocabulary(self.dense()).top(k)
+        # Of those that are as they were lent, the k largest are among the k + n_changed largest of all.
+        ids = places_of_largest(self._lent, self._maxima, k + n_changed)
+        logits = self._lent[ids]
+        if n_changed:
+            unchanged = self._changed_ids[self._changed_places(ids)] != ids
+            ids = np.concatenate([ids[unchanged], self._changed_ids])
+            logits = np.concatenate([logits[unchanged], self._changed])
+            order = ids.argsort()
+            order = order[logits[order] > -np.inf]
+            ids, logits = ids[order], logits[order]
+        return Candidates(ids, logits, self.d_vocab).top(k)
 
     def change(self, ids: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Candidates:
         if not len(ids):
             return self
-        after = np.asarray(function(self._values[ids]), np.float32)
-        changed = copy(self)
-        changed._values, changed._maxima = self._values.copy(), self._maxima.copy()
-        changed._values[ids], changed._settled = after, None
-        update_column_maxima(changed._values, changed._maxima, ids)
-        check_numbers(changed._maxima)
+        places, all_ids, all_logits = self._changed_with(ids)
+        before = all_logits[places]
+        after = np.asarray(function(before), np.float32)
+        after = np.where(before > -np.inf, after, before)
+        all_logits[places] = after
+        changed = WholeVocabulary(self._lent, self._maxima, all_ids, all_logits)
+        if not np.maximum.reduce(after) < np.inf:
+            check_numbers(after)
+        if np.minimum.reduce(after) == -np.inf:
+            changed.top(1)  # one at least is left
         return changed
 
     def remove(self, ids: ArrayLike) -> Candidates:
-        ids = distinct_ids(ids, self.d_vocab)
-        return self.change(ids, lambda logits: np.full(len(logits), -np.inf, np.float32))
+        return self.change(distinct_ids(ids, self.d_vocab), lambda logits: np.full(len(logits), -np.inf, np.float32))
 
     def only(self, ids: ArrayLike) -> Candidates:
         ids = distinct_ids(ids, self.d_vocab)
-        logits = self._values[ids]
+        logits = self._logits_of(ids)
         left = logits > -np.inf
         return Candidates(ids[left], logits[left], self.d_vocab)
 
     def holds(self, token_id: int) -> bool:
-        return bool(self._values[token_id] > -np.inf)
+        return bool(self._logits_of(np.array([token_id]))[0] > -np.inf)
 
     def dense(self) -> np.ndarray:
-        return self._values.copy()
+        dense = self._lent.copy()
+        dense[self._changed_ids] = self._changed
+        return dense
 
-    def _plain(self) -> Candidates:
-        """The same with ids of its own."""
-        if self._settled is None:
-            logits = self._values
+    def _as_plain(self) -> Candidates:
+        """The same with an array of ids, and without those that are removed."""
+        if self._plain is None:
+            logits = self.dense() if len(self._changed) else self._lent
             if np.minimum.reduce(logits) > -np.inf:
-                self._settled = Candidates(np.arange(len(logits)), logits.view(), self.d_vocab)
+                self._plain = Candidates(np.arange(len(logits)), logits.view(), self.d_vocab)
             else:
                 ids = (logits > -np.inf).nonzero()[0]
-                self._settled = Candidates(ids, logits[ids], self.d_vocab)
-        return self._settled
+                self._plain = Candidates(ids, logits[ids], self.d_vocab)
+        return self._plain
+
+    def _logits_of(self, ids: np.ndarray) -> np.ndarray:
+        """ids: ascending, none twice."""
+        places, _, logits = self._changed_with(ids)
+        return logits[places]
+
+    def _changed_with(self, ids: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray, np.ndarray]:
+        """Where these ids, ascending and none twice, stand among those that were changed and these; which those are,
+        ascending; and their logits, an array of its own.
+        """
+        if not len(self._changed):
+            return slice(None), ids, self._lent[ids]
+        if ids is self._changed_ids:
+            return slice(None), ids, self._changed.copy()
+        places = self._changed_places(ids)
+        known = self._changed_ids[places] == ids
+        if known.all():
+            return places, self._changed_ids, self._changed.copy()
+        new_ids = ids[~known]
+        all_ids = np.concatenate([self._changed_ids, new_ids])
+        order = all_ids.argsort()
+        all_ids, logits = all_ids[order], np.concatenate([self._changed, self._lent[new_ids]])[order]
+        return all_ids.searchsorted(ids), all_ids, logits
+
+    def _changed_places(self, ids: np.ndarray) -> np.ndarray:
+        """Where these ids would stand among those that were changed."""
+        return np.minimum(self._changed_ids.searchsorted(ids), len(self._changed_ids) - 1)
 
 
 def check_numbers(logits: np.ndarray) -> None:
     """Raises UnusableLogits where there is NaN or +inf among them, or nothing but −inf."""
-    largest = np.maximum.reduce(logits)
-    if np.isnan(largest) or largest == np.inf:
-        raise UnusableLogits(f"returned {'NaN' if np.isnan(largest) else '+inf'}")
+    largest = float(np.maximum.reduce(logits))
+    if largest != largest or largest == np.inf:
+        raise UnusableLogits(f"returned {'+inf' if largest == np.inf else 'NaN'}")
     if largest == -np.inf:
         raise UnusableLogits("removed every token")
 

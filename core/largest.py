@@ -25,16 +25,6 @@ def column_maxima(values: np.ndarray) -> np.ndarray:
     return maxima
 
 
-def update_column_maxima(values: np.ndarray, maxima: np.ndarray, places: np.ndarray) -> None:
-    """Bring the `column_maxima` of the values up to date after those at these places have changed."""
-    table, rest = _table(values, len(maxima))
-    columns = places % len(maxima)
-    maxima[columns] = np.maximum.reduce(table.take(columns, axis=1), axis=0)
-    if len(rest):
-        columns = columns[columns < len(rest)]
-        maxima[columns] = np.maximum(maxima[columns], rest[columns])
-
-
 def places_of_largest(values: np.ndarray, maxima: np.ndarray, count: int) -> np.ndarray:
     """Where the `count` largest of the values (n,) stand, and all that are equal to the smallest of them; −inf nowhere.
 
@@ -46,7 +36,8 @@ def places_of_largest(values: np.ndarray, maxima: np.ndarray, count: int) -> np.
         return (values >= border if border > -np.inf else values > border).nonzero()[0]
     table, rest = _table(values, len(maxima))
     columns = (maxima >= border).nonzero()[0]
-    row, column = (table.take(columns, axis=1) >= border).nonzero()
+    found = (table.take(columns, axis=1) >= border).ravel().nonzero()[0]  # much faster than nonzero() of a table
+    row, column = np.divmod(found, len(columns))
     places = row * len(maxima) + columns[column]
     if len(rest):
         places = np.concatenate([places, table.size + (rest >= border).nonzero()[0]])

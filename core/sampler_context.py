@@ -54,7 +54,19 @@ class SamplerContext:
         """
         known: dict[int, tuple[np.ndarray, np.ndarray]] = self.__dict__.setdefault("_token_counts", {})
         if start not in known:
-            ids, counts = np.unique(self.token_ids[start:], return_counts=True)
-            inside = slice(*np.searchsorted(ids, [0, self.d_vocab]))
-            known[start] = ids[inside], counts[inside]
+            known[start] = _counted(self.token_ids[start:], self.d_vocab)
         return known[start]
+
+
+def _counted(ids: np.ndarray, d_vocab: int) -> tuple[np.ndarray, np.ndarray]:
+    """Those below d_vocab, ascending, none twice, and how often each occurs: np.unique, for few ids much faster."""
+    ordered = np.sort(ids)
+    if len(ordered) and not 0 <= ordered[0] <= ordered[-1] < d_vocab:
+        ordered = ordered[ordered.searchsorted(0) : ordered.searchsorted(d_vocab)]
+    ends = np.empty(len(ordered), bool)  # whether it is the last of its kind
+    ends[-1:] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=ends[:-1])
+    places = ends.nonzero()[0]
+    counts = places + 1
+    counts[1:] -= counts[:-1].copy()
+    return ordered[places], counts

@@ -144,9 +144,9 @@ def check_logits(logits: ArrayLike) -> WholeVocabulary:
 
     Raises RingletError where there is nothing to draw from: NaN, +inf, or −inf for every token.
     """
-    values = np.ascontiguousarray(logits, np.float32)
-    if np.ndim(logits) != 1 or not values.size:
-        raise RingletError(f"logits have the shape {np.shape(logits)}: (d_vocab,) is needed")
+    values = np.asarray(logits, np.float32)
+    if values.ndim != 1 or not values.size:
+        raise RingletError(f"logits have the shape {values.shape}: (d_vocab,) is needed")
     try:
         return WholeVocabulary(values)
     except UnusableLogits:
