@@ -6,7 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ringlet.core.errors import RingletError
 from ringlet.tokenization.streaming import ByteStreamDecoder, StreamDecoder
+
+
+def check_unicode(text: str) -> None:
+    """Raises RingletError for a text that no encoding has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = f"U+{ord(text[error.start]):04X}"
+        raise RingletError(f"the text has the lone surrogate {code} at {error.start}: it is no Unicode text") from None
 
 
 class Codec(ABC):
@@ -28,6 +38,23 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         """Ids of the text, which is valid Unicode."""
+
+    @property
+    def whole_tokens(self) -> Mapping[str, int]:
+        """Ids by text of the tokens that are never put together, but written whole: control tokens, and added ones."""
+        named = {token_id: self.token_text(token_id) for token_id in self.special_ids}
+        return {text: token_id for token_id, text in named.items() if text}
+
+    def encode_parts(self, parts: Sequence[str | int], hidden: frozenset[int]) -> list[int]:
+        """Ids of texts, and of tokens that stand between them as ids; nothing is put around it.
+
+        In the texts there is no special token, and none of `hidden`: their characters are plain text. Every id among
+        the parts is of one of these.
+        """
+        ids: list[int] = []
+        for part in parts:
+            ids.extend([part] if isinstance(part, int) else self.encode(part, False, False))
+        return ids
 
     @abstractmethod
     def token_id(self, text: str) -> int | None:
@@ -83,9 +110,15 @@ class ByteCodec(Codec):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A codec, and what the files around it say of its tokens; see `ringlet.tokenization.tokenizer.Tokenizer`."""
+    """A codec, and what the files around it say of its tokens; see `ringlet.tokenization.tokenizer.Tokenizer`.
+
+    special_tokens: texts by the names that chat templates have for them. template_origins: how errors call a chat
+    template, by its name.
+    """
 
     codec: Codec
     bos_id: int | None = None
     eos_ids: frozenset[int] = frozenset()
     chat_templates: Mapping[str, str] = field(default_factory=dict)
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    template_origins: Mapping[str, str] = field(default_factory=dict)

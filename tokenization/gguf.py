@@ -16,6 +16,13 @@ CODECS: dict[str, type[BytePairCodec] | type[SpaceMarkPairCodec] | type[Sentence
     "llama": SentencePieceCodec,
     "gemma4": SpaceMarkPairCodec,
 }
+NAMED_ROLES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown"}
+OTHER_ROLES = {
+    "sep_token": "tokenizer.ggml.seperator_token_id",  # as the format spells it
+    "pad_token": "tokenizer.ggml.padding_token_id",
+    "cls_token": "tokenizer.ggml.cls_token_id",
+    "mask_token": "tokenizer.ggml.mask_token_id",
+}
 SENTENCEPIECE_IDS = {"bos": 1, "eos": 2}  # what llama.cpp takes where the file names none
 
 
@@ -29,7 +36,15 @@ def open_vocabulary(metadata: Mapping[str, object], name: str) -> Vocabulary:
         found = _with_defaults(found)
     ends, kinds = settle_ends(found)
     codec = CODECS[found.model](replace(found, kinds=kinds))
-    return Vocabulary(codec, found.named_ids.get("bos"), ends, _chat_templates(metadata))
+    templates = _chat_templates(metadata)
+    return Vocabulary(
+        codec,
+        found.named_ids.get("bos"),
+        ends,
+        chat_templates={template: text for template, (text, _) in templates.items()},
+        special_tokens=_special_tokens(metadata, found),
+        template_origins={template: f"{name}: {key}" for template, (_, key) in templates.items()},
+    )
 
 
 def _with_defaults(vocabulary: GGUFVocabulary) -> GGUFVocabulary:
@@ -37,9 +52,16 @@ def _with_defaults(vocabulary: GGUFVocabulary) -> GGUFVocabulary:
     return replace(vocabulary, named_ids=defaults | vocabulary.named_ids)
 
 
-def _chat_templates(metadata: Mapping[str, object]) -> dict[str, str]:
-    """tokenizer.chat_template is the default one, tokenizer.chat_template.NAME another."""
+def _chat_templates(metadata: Mapping[str, object]) -> dict[str, tuple[str, str]]:
+    """By name, with its key: tokenizer.chat_template is the default one, tokenizer.chat_template.NAME another."""
     key = "tokenizer.chat_template"
-    found = {"default": metadata.get(key)}
-    found.update({name[len(key) + 1 :]: metadata[name] for name in metadata if name.startswith(f"{key}.")})
-    return {name: text for name, text in found.items() if isinstance(text, str)}
+    keys = {"default": key} | {name[len(key) + 1 :]: name for name in metadata if name.startswith(f"{key}.")}
+    return {name: (text, at) for name, at in keys.items() if isinstance(text := metadata.get(at), str)}
+
+
+def _special_tokens(metadata: Mapping[str, object], found: GGUFVocabulary) -> dict[str, str]:
+    """The texts of the tokens that have a role in chat templates."""
+    ids: dict[str, object] = {name: found.named_ids.get(role) for name, role in NAMED_ROLES.items()}
+    ids |= {name: metadata.get(key) for name, key in OTHER_ROLES.items()}  # only a template asks for these
+    known = {name: index for name, index in ids.items() if isinstance(index, int) and 0 <= index < len(found.tokens)}
+    return {name: found.tokens[index] for name, index in known.items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -23,7 +24,8 @@ class GGUFCodec(ByteCodec):
     def __init__(self, vocabulary: GGUFVocabulary, adds_bos: bool, heeds_bos_flag: bool = True) -> None:
         self._tokens, self._ids, self._kinds = vocabulary.tokens, vocabulary.ids, vocabulary.kinds
         self.special_ids = frozenset(self._of_kind(CONTROL, UNKNOWN))
-        self._whole = _TokenFinder(self._tokens[i] for i in self._of_kind(USER_DEFINED))
+        self._user_defined = frozenset(self._of_kind(USER_DEFINED))
+        self._whole = _TokenFinder(self._tokens[i] for i in self._user_defined)
         self._whole_and_special = _TokenFinder(self._tokens[i] for i in self._of_kind(USER_DEFINED, CONTROL, UNKNOWN))
         said = vocabulary.flags.get("add_bos_token") if heeds_bos_flag else None
         self._before = _edge(vocabulary, "bos", said, adds_bos)
@@ -37,17 +39,31 @@ class GGUFCodec(ByteCodec):
     def _of_kind(self, *kinds: int) -> list[int]:
         return np.nonzero(np.isin(self._kinds, kinds))[0].tolist()
 
+    @property
+    def whole_tokens(self) -> Mapping[str, int]:
+        return {self._tokens[i]: i for i in (*self.special_ids, *self._user_defined)}
+
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         finder = self._whole_and_special if parse_special else self._whole
-        ids = list(self._before) if add_special else []
+        ids = self._encode_split(finder.split(text))
+        return [*self._before, *ids, *self._after] if add_special else ids
+
+    def encode_parts(self, parts: Sequence[str | int], hidden: frozenset[int]) -> list[int]:
+        finder = _TokenFinder(self._tokens[i] for i in self._user_defined - hidden)
+        split = ([(self._tokens[p], True)] if isinstance(p, int) else finder.split(p) for p in parts)
+        return self._encode_split(chain.from_iterable(split))
+
+    def _encode_split(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
+        """Of parts of a text in order, with whether each is a whole token."""
+        ids: list[int] = []
         after_token = True
-        for part, is_token in finder.split(text):
+        for part, is_token in parts:
             if is_token:
                 ids.append(self._ids[part])
             else:
                 ids.extend(self._encode_part(part, after_token))
             after_token = is_token
-        return [*ids, *self._after] if add_special else ids
+        return ids
 
     @abstractmethod
     def _encode_part(self, text: str, after_token: bool) -> list[int]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 import tokenizers
 
 from ringlet.core.errors import FormatError
 from ringlet.tokenization.codec import ByteCodec, Codec
-from ringlet.tokenization.huggingface_json import DecoderKind, decoder_kind, hide_special_tokens
+from ringlet.tokenization.huggingface_json import DecoderKind, decoder_kind, rename_tokens
 from ringlet.tokenization.streaming import StreamDecoder, TextStreamDecoder
 
 Result = TypeVar("Result")
+CANNOT_ENCODE = "the tokenizer cannot encode this text"
 NO_TOKENIZER = "no tokenizer.json: save one with transformers, AutoTokenizer.from_pretrained(…).save_pretrained(…)"
 
 
@@ -51,11 +53,30 @@ class HuggingFaceCodec(Codec):
         self._library = library
         added = library.get_added_tokens_decoder()
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
+        self._renamed: dict[frozenset[int], tuple[tokenizers.Tokenizer, dict[int, str]]] = {}
+
+    @property
+    def whole_tokens(self) -> Mapping[str, int]:
+        return {token.content: index for index, token in self._library.get_added_tokens_decoder().items()}
 
     def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         library = self._parsing if parse_special else self._plain
-        what = "the tokenizer cannot encode this text"
-        return guarded(lambda: library.encode(text, add_special_tokens=add_special).ids, what)
+        return guarded(lambda: library.encode(text, add_special_tokens=add_special).ids, CANNOT_ENCODE)
+
+    def encode_parts(self, parts: Sequence[str | int], hidden: frozenset[int]) -> list[int]:
+        """In one text, so that spaces and neighbours are as the library has them; tokens go by names no text has."""
+        if hidden not in self._renamed:
+            self._renamed[hidden] = self._with_secret_names(hidden | self.special_ids)
+        library, names = self._renamed[hidden]
+        text = "".join(part if isinstance(part, str) else names[part] for part in parts)
+        return guarded(lambda: library.encode(text, add_special_tokens=False).ids, CANNOT_ENCODE)
+
+    def _with_secret_names(self, ids: frozenset[int]) -> tuple[tokenizers.Tokenizer, dict[int, str]]:
+        """A copy to which these tokens are known by other names only, and the names."""
+        secret = token_hex(16)
+        names = {index: f"\U0010fffe{secret}{index}\U0010ffff" for index in ids}
+        renamed = rename_tokens(json.loads(self._library.to_str()), names)
+        return tokenizers.Tokenizer.from_str(json.dumps(renamed)), names
 
     @cached_property
     def _parsing(self) -> tokenizers.Tokenizer:
@@ -67,8 +88,7 @@ class HuggingFaceCodec(Codec):
         """The tokenizer to which special tokens in a text are plain text, where the library's setting is not enough."""
         if type(self._library.model).__name__ == "BPE":
             return self._library
-        hidden = hide_special_tokens(json.loads(self._library.to_str()))
-        return tokenizers.Tokenizer.from_str(json.dumps(hidden))
+        return self._with_secret_names(self.special_ids)[0]
 
     @cached_property
     def _known_ids(self) -> frozenset[int]:

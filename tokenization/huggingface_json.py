@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,23 +78,27 @@ def _sentencepiece_kind(chain: list[dict]) -> DecoderKind | None:
 _SENTENCEPIECE = frozenset(("Replace", "ByteFallback", "Fuse", "Strip"))
 
 
-def hide_special_tokens(description: dict) -> dict:
-    """The tokenizer.json in which no text is the text of a special token; ids stay as they are.
-
-    The token for unknown text keeps its name, since the model names it.
-    """
+def rename_tokens(description: dict, names: Mapping[int, str]) -> dict:
+    """The tokenizer.json in which these tokens, by id, have other texts; no merge makes one of them. Ids stay."""
     model = description["model"]
-    special = {token["content"]: token["id"] for token in description["added_tokens"] if token["special"]}
-    special.pop(model.get("unk_token"), None)
+    renamed = {token["content"]: names[token["id"]] for token in description["added_tokens"] if token["id"] in names}
 
-    def hidden(text: str) -> str:
-        # Noncharacters: no text has them.
-        return f"\U0010fffe{special[text]}\U0010ffff" if text in special else text
+    def name(text: str) -> str:
+        return renamed.get(text, text)
 
     for token in description["added_tokens"]:
-        token["content"] = hidden(token["content"])
+        token["content"] = name(token["content"])
     if isinstance(model["vocab"], dict):
-        model["vocab"] = {hidden(text): index for text, index in model["vocab"].items()}
+        model["vocab"] = {name(text): index for text, index in model["vocab"].items()}
     else:
-        model["vocab"] = [[hidden(text), score] for text, score in model["vocab"]]
+        model["vocab"] = [[name(text), score] for text, score in model["vocab"]]
+    if isinstance(model.get("unk_token"), str):
+        model["unk_token"] = name(model["unk_token"])
+    if "merges" in model:
+        model["merges"] = [merge for merge in model["merges"] if not _sides_and_result(merge) & renamed.keys()]
     return description
+
+
+def _sides_and_result(merge: str | list[str]) -> set[str]:
+    left, right = merge.split(" ", 1) if isinstance(merge, str) else merge
+    return {left, right, left + right}

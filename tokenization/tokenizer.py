@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringlet.core.errors import RingletError
-from ringlet.tokenization.codec import ByteCodec, Codec, Vocabulary
+from ringlet.tokenization.codec import ByteCodec, Codec, Vocabulary, check_unicode
 from ringlet.tokenization.streaming import StreamDecoder
+
+if TYPE_CHECKING:
+    from ringlet.tokenization.chat.format import ChatFormat
 
 
 class Tokenizer:
@@ -16,7 +20,7 @@ class Tokenizer:
 
     n_tokens: every token's id is below it. bos_id: the token that begins a text, None where there is none. eos_ids:
     every token that ends a generation. special_ids: control tokens, which `decode` skips. chat_templates: Jinja sources
-    by name, the usual one "default".
+    by name, the usual one "default". special_tokens: texts by the names that these have for them, such as "bos_token".
     """
 
     def __init__(
@@ -25,12 +29,17 @@ class Tokenizer:
         bos_id: int | None = None,
         eos_ids: Iterable[int] = (),
         chat_templates: Mapping[str, str] | None = None,
+        special_tokens: Mapping[str, str] | None = None,
+        template_origins: Mapping[str, str] | None = None,
     ) -> None:
         self._codec = codec
         self.bos_id = bos_id
         self.eos_ids = frozenset(eos_ids)
         self.special_ids = codec.special_ids
         self.chat_templates = dict(chat_templates or {})
+        self.special_tokens = dict(special_tokens or {})
+        self._template_origins = dict(template_origins or {})
+        self._chat_formats: dict[str | None, ChatFormat] = {}
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike[str] | None = None) -> Tokenizer:
@@ -66,7 +75,14 @@ class Tokenizer:
 
     @classmethod
     def _of(cls, vocabulary: Vocabulary) -> Tokenizer:
-        return cls(vocabulary.codec, vocabulary.bos_id, vocabulary.eos_ids, vocabulary.chat_templates)
+        return cls(
+            vocabulary.codec,
+            vocabulary.bos_id,
+            vocabulary.eos_ids,
+            vocabulary.chat_templates,
+            vocabulary.special_tokens,
+            vocabulary.template_origins,
+        )
 
     @property
     def n_tokens(self) -> int:
@@ -80,6 +96,27 @@ class Tokenizer:
     def chat_template(self) -> str | None:
         return self.chat_templates.get("default")
 
+    def chat_format(self, template: str | None = None, origin: str = "the chat template") -> ChatFormat:
+        """How a conversation becomes token ids.
+
+        template: a Jinja text, or the name of one of the model's; None for its default one. origin: how errors call a
+        text that is given here. Raises RingletError where there is none, or for one that cannot be used.
+        """
+        if template not in self._chat_formats:
+            from ringlet.tokenization.chat.format import ChatFormat
+
+            name = "default" if template is None else template
+            source = self.chat_templates.get(name, template)
+            if source is None:
+                raise RingletError(f"the model has no chat template: give one ({self._other_templates()})")
+            where = self._template_origins.get(name, origin) if name in self.chat_templates else origin
+            self._chat_formats[template] = ChatFormat(self._codec, source, where, self.special_tokens)
+        return self._chat_formats[template]
+
+    def _other_templates(self) -> str:
+        named = ", ".join(map(repr, sorted(self.chat_templates)))
+        return f"its own are {named}" if named else "--template FILE, or template= in Python"
+
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Token ids of the text.
 
@@ -88,13 +125,7 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise RingletError(f"the text is of type {type(text).__name__}: str is needed")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            code = f"U+{ord(text[error.start]):04X}"
-            raise RingletError(
-                f"the text has the lone surrogate {code} at {error.start}: it is no Unicode text"
-            ) from None
+        check_unicode(text)
         return self._codec.encode(text, add_special, parse_special)
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
@@ -112,6 +143,15 @@ class Tokenizer:
     def has_token(self, token_id: int) -> bool:
         return self._codec.token_text(token_id) is not None
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """A token's share of a text in UTF-8, wherever it stands in it; b"" for an id without a token.
+
+        Raises RingletError for a vocabulary whose tokens have none of their own, such as one of whole words.
+        """
+        if not isinstance(self._codec, ByteCodec):
+            raise RingletError("the tokens of this vocabulary have no bytes of their own")
+        return self._codec.token_bytes(token_id)
+
     def token_id(self, text: str) -> int | None:
         """The id of a token by its text in the vocabulary, such as "<|im_end|>"."""
         return self._codec.token_id(text)
@@ -125,12 +165,3 @@ class Tokenizer:
         if name is None:
             raise RingletError(f"token id {token_id} has no token")
         return self._codec.piece(token_id)
-    def token_bytes(self, token_id: int) -> bytes:
-        """A token's share of a text in UTF-8, wherever it stands in it; b"" for an id without a token.
-
-        Raises RingletError for a vocabulary whose tokens have none of their own, such as one of whole words.
-        """
-        if not isinstance(self._codec, ByteCodec):
-            raise RingletError("the tokens of this vocabulary have no bytes of their own")
-        return self._codec.token_bytes(token_id)
-
