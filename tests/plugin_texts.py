@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from ringlet.cli import main
 from ringlet.core import plugin_manager
 
-HEAD = "import numpy as np\nfrom ringlet import *\n"
+HEAD = "import numpy as np\nfrom ringlet import Architecture, Key, RingletError, hookimpl\n"
 SAMPLER = """
 class {cls}:
     name = "{name}"
