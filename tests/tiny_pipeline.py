@@ -62,9 +62,9 @@ class Recorded(NumpyBackend):
         super().__init__(config, weights)
         self.steps: list[list[int]] = []
 
-    def forward(self, batch: Batch) -> np.ndarray:
+    def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         self.steps.append(np.diff(batch.starts).tolist())
-        return super().forward(batch)
+        return super().forward_with_hidden(batch)
 
 
 class Told(Backend):

@@ -82,6 +82,12 @@ class Extension:
     node: Node
     score: float
 
+    @classmethod
+    def of(cls, beam: Beam, token_id: int, score: float, listed: dict[Beam, LogprobsOf]) -> Extension:
+        """listed: what is to be told of the beams' next tokens, if anything."""
+        logprobs = listed[beam].of(token_id) if listed else None
+        return cls(beam, Node(beam.node, token_id, beam.node.depth + 1, logprobs), score)
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -139,27 +145,32 @@ class BeamDecoding(Decoding):
     def _best_extensions(self, rows: dict[Branch, np.ndarray]) -> list[Extension]:
         """The best first, so many that `beams` of them do not end with an end token."""
         count = max(2, 1 + len(self._eos_ids)) * self._search.beams
-        found = []
+        beams, ids, scores = list[Beam](), list[int](), list[np.ndarray]()
         for beam in self._beams:
-            raw, depth = rows[beam.branch], beam.node.depth + 1
-            log_p = self._log_probabilities(beam, raw)
-            listed = None
-            if self._options.listed is not None:
-                listed = LogprobsOf(raw, self._options.listed, self._tools.tokenizer)
-            for token_id in likeliest(log_p, count).tolist():
-                node = Node(beam.node, token_id, depth, None if listed is None else listed.of(token_id))
-                found.append(Extension(beam, node, beam.score + float(log_p[token_id])))
-        return sorted(found, key=lambda extension: -extension.score)[:count]
+            logits = self._logits_of(beam, rows[beam.branch])
+            likely = likeliest(logits, count)
+            beams += [beam] * len(likely)
+            ids += likely.tolist()
+            scores.append(beam.score + logits[likely].astype(np.float64) - log_normaliser(logits))
+        all_scores = np.concatenate(scores)
+        best = np.argsort(-all_scores, kind="stable")[:count]
+        listed = self._listed({beams[at] for at in best}, rows)
+        return [Extension.of(beams[at], ids[at], float(all_scores[at]), listed) for at in best]
 
-    def _log_probabilities(self, beam: Beam, raw: np.ndarray) -> np.ndarray:
-        """Of the next token, float32 (d_vocab,): the log-softmax, and again of what a chain leaves of it."""
-        log_p = self._tools.drawable(raw)
-        check_logits(log_p)
-        log_p = log_p - np.float32(log_normaliser(log_p))
+    def _logits_of(self, beam: Beam, raw: np.ndarray) -> np.ndarray:
+        """float32 (d_vocab,), whose softmax the next token comes from: what a chain leaves of the log-softmax."""
+        logits = self._tools.drawable(raw)
+        check_logits(logits)
         if beam.chain is None:
-            return log_p
-        left = beam.chain.process(log_p, beam.tokens.ids)
-        return left - np.float32(log_normaliser(left))
+            return logits
+        return beam.chain.process(logits - np.float32(log_normaliser(logits)), beam.tokens.ids)
+
+    def _listed(self, beams: set[Beam], rows: dict[Branch, np.ndarray]) -> dict[Beam, LogprobsOf]:
+        """What the rows of these beams say, where that is asked for."""
+        count = self._options.listed
+        if count is None:
+            return {}
+        return {beam: LogprobsOf(rows[beam.branch], count, self._tools.tokenizer) for beam in beams}
 
     def _ends(self, node: Node) -> bool:
         """Whether the text ends with this token."""
