@@ -97,9 +97,11 @@ def explained_text(prompt: str | None, softmax: bool) -> str:
 
 def explain_scaling(state: CommandState, svg: str | None, as_json: bool, loading: dict[str, Any]) -> None:
     """Measured with the backend that the user wants."""
-    from ringlet.core.measurement.scaling import measure_scaling
+    from ringlet.core.measurement.scaling import measure_scaling, text_lengths
     from ringlet.core.terminal.scaling_text import scaling_lines, scaling_picture
 
+    if loading["context"] is not None:
+        text_lengths(loading["context"])  # this and the file before a model is loaded
     if svg is not None:
         check_writable(svg)
     pipe = open_pipeline(state, verbose=False, **loading)

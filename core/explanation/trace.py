@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,8 @@ def plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:
         return {str(key): plain(part, left_out) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(part, left_out) for part in value]
-    return value.item() if isinstance(value, np.generic) else value
+    number = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(number, float) and not isfinite(number) else number
 
 
 def items(value: Any) -> Iterator[tuple[str, Any]]:

@@ -79,7 +79,7 @@ def least_seconds(runs: dict[str, Run], lengths: Sequence[int], progress: Progre
         for n in lengths:
             progress(f"round {turn + 1} of {ROUNDS}: a text of {n} tokens")
             for way, run in runs.items():
-                if least.get((way, n), 0) < ENOUGH:
+                if turn == 0 or least[way, n] < ENOUGH:
                     least[way, n] = min(run.seconds(n), least.get((way, n), float("inf")))
         if perf_counter() - began > LONG:
             break

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import click
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 USUAL_WIDTH = 80  # columns, where the output is no terminal
 WIDEST = 100  # no line is longer, however wide the terminal is
-NARROWEST = 32
+NARROWEST = 40
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -40,13 +40,14 @@ def cut(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """The words of a text in lines; those after the first begin with the indent."""
+    """The words of a text in lines; those after the first begin with the indent. What is too long for one is broken."""
     lines: list[str] = []
     for word in text.split():
         if lines and width_of(f"{lines[-1]} {word}") <= width:
             lines[-1] += f" {word}"
-        else:
-            lines.append(f"{indent if lines else ''}{word}")
+            continue
+        for part in chop_cells(word, width - len(indent)) if width_of(word) > width - len(indent) else [word]:
+            lines.append(f"{indent if lines else ''}{part}")
     return lines
 
 
@@ -92,10 +93,12 @@ def heading(number_: int, title: str, formula: str, width: int) -> list[str]:
     title = f"{number_}  {title}"
     plain_width = width_of(title) + 3 + width_of(formula)
     styled, dim = painted(title, bold=True, fg="cyan"), painted(formula, dim=True)
+    if plain_width <= width:
+        return ["", f"{styled}   {dim}"]
     indent = " " * min(3, max(0, width - width_of(formula)))
-    return ["", f"{styled}   {dim}"] if plain_width <= width else ["", styled, f"{indent}{dim}"]
+    return ["", styled, *(f"{indent}{painted(line, dim=True)}" for line in wrapped(formula, width - len(indent)))]
 
 
 def painted(text: str, **style: object) -> str:
     """Coloured, unless the user wants none; where the output is no terminal, click takes colours away."""
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)  # type: ignore[arg-type]
+    return text if not text or os.environ.get("NO_COLOR") else click.style(text, **style)  # type: ignore[arg-type]

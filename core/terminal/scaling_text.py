@@ -74,10 +74,11 @@ def claims(found: Scaling, width: int) -> Iterator[str]:
 
 def scaling_picture(found: Scaling) -> str:
     """The same as an SVG file: milliseconds beside multiplications, everything beside what is kept, and memory."""
+    kept = "Kept: all of it" if found.ring_slots is None else "Kept: all of it, or a ring"
     panels = [
         panel(found, "Everything again, or kept", "milliseconds a token, measured", milliseconds, (AGAIN, CACHE, RING)),
         panel(found, "The same, counted", "million multiplications a token", millions, (AGAIN, CACHE, RING)),
-        panel(found, "Kept: all of it, or a ring", "milliseconds a token, measured", milliseconds, (CACHE, RING)),
+        panel(found, kept, "milliseconds a token, measured", milliseconds, (CACHE, RING)),
         panel(found, "The same, counted", "million multiplications a token", millions, (CACHE, RING)),
         panel(found, "Memory", "MiB of K and V", mebibytes, (CACHE, RING)),
         whole_text(found),

@@ -82,7 +82,7 @@ class WalkPage:
         lines = self.table(rows, [False] * (len(rows[0]) - 2) + [True, True])
         room = min(self.width - max(map(width_of, lines)) - 2, 40)
         for line, share in zip(lines, shares, strict=True):
-            yield f"{line}  {painted(bar(share / max(shares), room), fg='green')}"
+            yield f"{line}  {painted(bar(share / max(shares), room), fg='green')}".rstrip()
 
     def table(self, rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
         """Rows in columns, indented. right: which of them stand at the right."""

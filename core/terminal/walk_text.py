@@ -101,7 +101,7 @@ class WalkText(WalkPage):
             ("K", "what each can be found by", keys, d_k),
             ("V", "what each brings", values, d_v),
         ):
-            yield f"{INDENT}{name} {shape(len(rows), width)}: {meaning}"
+            yield from self.prose(f"{name} {shape(len(rows), width)}: {meaning}")
             yield from self.vectors([(self.piece(int(positions[column])), rows[column]) for column in self.shown])
 
     def scores(self) -> Iterator[str]:
@@ -129,7 +129,8 @@ class WalkText(WalkPage):
         largest = float(alpha.max())
         yield painted(lines[0], dim=True)
         for line, column in zip(lines[1:], self.shown, strict=True):
-            yield f"{line}  {painted(bar(float(alpha[column]) / largest, min(room, 40)), fg='yellow')}".rstrip()
+            weight = bar(float(alpha[column]) / largest, min(room, 40))
+            yield f"{line}  {painted(weight, fg='yellow')}".rstrip()
         yield from self.left_out()
         future = int(np.isneginf(S).sum())
         if future:
@@ -173,7 +174,7 @@ class WalkText(WalkPage):
             f"h = {h} heads look at different things. Side by side they are O_heads {shape(1, h * d_v)}; "
             f"W_o {shape(*self.trace.weights['W_o'])} maps that back to d_model."
         )
-        rows = [["head", "looks most at", "α", "‖O_head‖"]]
+        rows = [["head", "looks at", "α", "‖O_head‖"]]
         for head in range(h):
             alpha = self.arrays.alpha[head, walk.row]
             best = int(alpha.argmax())
