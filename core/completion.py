@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -97,7 +98,7 @@ class Completion:
         return cls(text, ids, last.finish_reason, last.usage, last.timings, logprobs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; `logprobs` only where they were asked for."""
+        """Plain values, for JSON, which has no −∞; `logprobs` only where they were asked for."""
         values = {
             "text": self.text,
             "token_ids": self.token_ids,
@@ -105,4 +106,10 @@ class Completion:
             "usage": dict(self.usage),
             "timings": self.timings,
         }
-        return values if self.logprobs is None else values | {"logprobs": [asdict(one) for one in self.logprobs]}
+        if self.logprobs is None:
+            return values
+        logprobs = [asdict(one) for one in self.logprobs]
+        for one in logprobs:
+            if not math.isfinite(one["logprob"]):  # a sampler has brought back what the model excludes
+                one["logprob"] = None
+        return values | {"logprobs": logprobs}
