@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -104,6 +104,26 @@ def copy_ring(backend: Backend, source: RingCache, target: RingCache | None = No
         return _call(backend, "new_memory", source.fork)
     _call(backend, "copy_since" if shared else "copy_from", lambda: target.copy_from(source, shared))
     return target
+
+
+def ring_contents(backend: Backend, ring: RingCache, length: int | None = None) -> dict[str, np.ndarray]:
+    """What a ring holds after `length` tokens, None for all its own; see `RingMemory.contents`."""
+    wanted = ring.length if length is None else length
+    found = _call(backend, "contents", lambda: ring.memory.contents(wanted))
+    if not isinstance(found, dict) or not all(isinstance(array, np.ndarray) for array in found.values()):
+        raise fault(backend.label, "contents", "returned no dict of arrays")
+    return found
+
+
+def restore_ring(
+    backend: Backend,
+    ring: RingCache,
+    token_ids: Sequence[int],
+    first_held: Sequence[int],
+    contents: Mapping[str, np.ndarray],
+) -> None:
+    """See `RingCache.restore`."""
+    _call(backend, "restore", lambda: ring.restore(token_ids, first_held, contents))
 
 
 def ring_bytes(backend: Backend, layout: RingLayout, kv_dtype: str) -> int:

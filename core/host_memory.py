@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -51,6 +51,19 @@ class HostMemory(RingMemory):
             slots = np.unique(layer.slot(np.arange(shared, length)))
             for mine, theirs in ((self.keys, other.keys), (self.values, other.values)):
                 mine[index][:, slots] = theirs[index][:, slots]
+
+    def contents(self, length: int) -> dict[str, np.ndarray]:
+        return self._used(length)
+
+    def restore(self, contents: Mapping[str, np.ndarray], length: int) -> None:
+        for name, mine in self._used(length).items():
+            mine[...] = contents[name]
+
+    def _used(self, length: int) -> dict[str, np.ndarray]:
+        """Views of the slots that `length` tokens may have filled."""
+        named = {f"{index}.keys": keys for index, keys in enumerate(self.keys)}
+        named |= {f"{index}.values": values for index, values in enumerate(self.values)}
+        return {name: array[:, : min(length, array.shape[1])] for name, array in named.items()}
 
 
 def host_bytes(config: ModelConfig, layout: RingLayout, kv_dtype: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from time import perf_counter
@@ -39,11 +39,13 @@ from ringlet.core.step import run_step
 if TYPE_CHECKING:
     from ringlet.core.explanation.trace import Trace
     from ringlet.core.model import Model
+    from ringlet.core.session import Session
 
 USUAL_CONTEXT = 4096
 USUAL_CHUNK = 256
 REFERENCE = "numpy"  # the backend that can be watched
 
+Messages = Sequence[Mapping[str, Any]]
 Prompt = str | Sequence[int] | np.ndarray
 Prompts = list[str] | list[list[int]] | list[Prompt] | tuple[Prompt, ...]
 
@@ -66,7 +68,7 @@ class Pipeline:
         self.model, self.backend, self.layout, self.kv_dtype = model, backend, layout, kv_dtype
         self.plugins, self.load_seconds = plugins, load_seconds
         self.tokenizer = model.tokenizer
-        self._idle_ring = IdleRing(self.new_ring)
+        self.idle_ring = IdleRing(self.new_ring)
         let_plugins_watch(backend, plugins)
 
     @classmethod
@@ -274,6 +276,70 @@ class Pipeline:
 
         return trace(self, self._prompt_ids(prompt), options, top)
 
+    def chat_ids(
+        self, messages: Messages, template: str | None = None, variables: Mapping[str, Any] | None = None
+    ) -> list[int]:
+        """The token ids of a conversation, with what begins an answer.
+
+        messages: dicts with "role" ("system", "user", "assistant") and "content". template: a Jinja text, or the name
+        of one of the model's; None for its own. variables: what else the template is to know.
+        """
+        return self.tokenizer.chat_format(template).encode(messages, variables=variables)
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        template: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Completion:
+        """The answer to a conversation. The arguments are those of `chat_ids`; options: those of `generate`, but n.
+
+        Only what is new since the last call is computed, if the conversation has gone on since then.
+        """
+        completion = self.generate(self.chat_ids(messages, template, variables), **options)
+        if not isinstance(completion, Completion):
+            raise RingletError("chat gives one answer: for n take generate(pipe.chat_ids(messages), n=…)")
+        return completion
+
+    def stream_chat(
+        self,
+        messages: Messages,
+        *,
+        template: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Generator[Chunk, None, None]:
+        """The answer, a Chunk for each token as it is drawn; see `chat` and `stream`."""
+        return self.stream(self.chat_ids(messages, template, variables), **options)
+
+    def save_session(self, path: str | os.PathLike[str]) -> None:
+        """Keep the ring of the last generation in a file: its token ids, keys and values.
+
+        A generation after `load_session` is the same, to the last bit, as one in this pipeline now. Raises RingletError
+        where nothing has been generated yet, or the file cannot be written.
+        """
+        from ringlet.core.session import save_session
+
+        save_session(self, path)
+
+    def load_session(self, path: str | os.PathLike[str]) -> Session:
+        """Begin the next generation with a saved ring, and say what it holds.
+
+        Raises FormatError for a file that is no session, damaged, or of another model or kind of ring.
+        """
+        from ringlet.core.session import load_session
+
+        return load_session(self, path)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the model's configuration and weights; sessions are checked by it."""
+        from ringlet.core.session_fingerprint import model_fingerprint
+
+        return model_fingerprint(self.model.config, self.model.weights)
+
     @cached_property
     def observable_backend(self) -> Backend:
         """A backend that tells of its arrays: this pipeline's own where it does, else the reference."""
@@ -295,20 +361,20 @@ class Pipeline:
         A strategy that needs hidden states computes the prompt anew, for a ring does not hold them.
         """
         alone = len(requests) == 1 and not requests[0].options.strategy.needs_hidden
-        first = self._idle_ring.take(requests[0].prompt_ids) if alone else None
+        first = self.idle_ring.take(requests[0].prompt_ids) if alone else None
         generation = Generation(
             self.backend, self.tokenizer, self.layout, self.kv_dtype, requests, self.removed_ids, first
         )
         try:
             yield from generation.run()
-        except GeneratorExit:
+        except (GeneratorExit, KeyboardInterrupt):  # a step that is interrupted leaves the ring as it was before
             self._keep(first, requests)
             raise
         self._keep(first, requests)
 
     def _keep(self, first: PromptState | None, requests: list[Request]) -> None:
         if first is not None:
-            self._idle_ring.give_back(first, requests[0].prompt_ids)
+            self.idle_ring.give_back(first, requests[0].prompt_ids)
 
     @cached_property
     def removed_ids(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -112,6 +112,18 @@ class RingMemory(ABC):
         """
         self.copy_from(other, length)
 
+    def contents(self, length: int) -> dict[str, np.ndarray]:
+        """All that is held after `length` tokens, by name, as arrays in the host's memory; they may be views.
+
+        Names, shapes and dtypes depend on the layout and on `length` alone. Raises RingletError from a memory whose
+        rings cannot be kept in files.
+        """
+        raise RingletError("the rings of this backend cannot be saved")
+
+    def restore(self, contents: Mapping[str, np.ndarray], length: int) -> None:
+        """Hold what `contents(length)` of another memory, with the same names, shapes and dtypes, has given."""
+        raise RingletError("the rings of this backend cannot be loaded")
+
 
 class RingCache:
     """What is known of one sequence's keys and values.
@@ -180,6 +192,16 @@ class RingCache:
         else:
             self.memory.copy_from(other.memory, other.length)
         self.token_ids, self._first_held = other.token_ids[:], other._first_held[:]
+
+    @property
+    def first_held(self) -> list[int]:
+        """For each layer the position before which, sinks apart, keys are overwritten or may be."""
+        return list(self._first_held)
+
+    def restore(self, token_ids: Sequence[int], first_held: Sequence[int], contents: Mapping[str, np.ndarray]) -> None:
+        """Hold what another ring did that gave these; the caller has checked that they fit."""
+        self.memory.restore(contents, len(token_ids))
+        self.token_ids, self._first_held = array("i", token_ids), list(first_held)
 
     def fork(self) -> RingCache:
         """An independent copy, in memory of its own."""

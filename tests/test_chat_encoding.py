@@ -203,7 +203,7 @@ def test_other_texts_around_are_encoded_as_ever(pair: tuple[Tokenizer, Path]) ->
 
 
 def test_without_a_template_there_is_a_way_out(pair: tuple[Tokenizer, Path]) -> None:
-    tokenizer, folder = pair
+    tokenizer, _ = pair
     with pytest.raises(
         RingletError, match=r"^the model has no chat template: give one \(--template FILE, or template="
     ):

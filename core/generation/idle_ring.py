@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 
 from ringlet.core.generation.loop import PromptState
@@ -43,6 +44,17 @@ class IdleRing:
         """The ring of a generation that has ended, whose prompt this was."""
         with self._lock:
             self._kept = state, prompt_ids
+
+    @contextmanager
+    def held(self) -> Iterator[tuple[PromptState, list[int]] | None]:
+        """What is kept, and its prompt, for as long as someone reads it; None where nothing is, or it is in use."""
+        with self._lock:
+            kept, self._kept = self._kept, None
+        try:
+            yield kept
+        finally:
+            if kept is not None:
+                self.give_back(*kept)
 
 
 def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
