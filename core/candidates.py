@@ -217,7 +217,7 @@ class WholeVocabulary(Candidates):
     def top(self, k: int) -> Candidates:
         n_changed = len(self._changed)
         if k >= self.d_vocab:
-            return self
+            return self._as_plain() if n_changed else self
         if n_changed > len(self._maxima) // 4:
             return WholeVocabulary(self.dense()).top(k)
         # Of those that are as they were lent, the k largest are among the k + n_changed largest of all.
