@@ -97,7 +97,7 @@ def dry(
             length += 1
         longest[text[at + 1]] = max(longest.get(text[at + 1], 0), length)
     for token_id, length in longest.items():
-        if length >= allowed_length:
+        if length >= allowed_length and token_id not in breakers:
             found[token_id] -= multiplier * base ** (length - allowed_length)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class DRY:
     Weidmann 2024, DRY (text-generation-webui, pull request 5677), with the limits of llama.cpp. n is how many of the
     latest tokens stand in the text once before, just ahead of that token: the longest such match where there are
     several; below allowed_length nothing is taken. A match does not reach back past a breaker, a text such as a line
-    break after which repetition is meant (names of speakers, items of a list).
+    break after which repetition is meant (names of speakers, items of a list), and a token that holds one is spared.
     """
 
     name = "dry"
@@ -55,10 +55,11 @@ class DRY:
         ids, lengths = ids[punished], lengths[punished]
         order = np.lexsort((-lengths, ids))  # the longest match of each token first
         ids, first = np.unique(ids[order], return_index=True)
-        inside = slice(*np.searchsorted(ids, [0, context.d_vocab]))
         exponents = np.minimum(lengths[order][first] - self.allowed_length, self._largest_exponent())
         penalties = self.multiplier * np.power(float(self.base), exponents)
-        return candidates.change(ids[inside], lambda logits: np.maximum(logits - penalties[inside], LOWEST))
+        meant = [0 <= i < context.d_vocab and not self._breaks((i,), context.tokenizer) for i in ids.tolist()]
+        ids, penalties = ids[meant], penalties[meant]
+        return candidates.change(ids, lambda logits: np.maximum(logits - penalties, LOWEST))
 
     def _matches(self, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each token that follows an earlier occurrence of the latest ones, and how many of them match there.
@@ -83,18 +84,18 @@ class DRY:
 
     def _since_breaker(self, text: np.ndarray, most: int, context: SamplerContext) -> int:
         """How many tokens stand after the latest breaker; `most` are looked at."""
-        if not self._breakers or context.tokenizer is None:
-            return most
         for start in range(len(text) - 1, max(-1, len(text) - 1 - most), -1):
             end = self._breaks(tuple(text[start : start + self._span].tolist()), context.tokenizer)
             if end:
                 return len(text) - start - end
         return most
 
-    def _breaks(self, ids: tuple[int, ...], tokenizer: object) -> int:
+    def _breaks(self, ids: tuple[int, ...], tokenizer: Any) -> int:
         """How many of these tokens, from the first on, it takes to hold a breaker; 0: they hold none."""
+        if not self._breakers or tokenizer is None:
+            return 0
         if ids not in self._broken:
-            texts = (tokenizer.decode(ids[:end], skip_special=False) for end in range(1, len(ids) + 1))  # type: ignore[attr-defined]
+            texts = (tokenizer.decode(ids[:end], skip_special=False) for end in range(1, len(ids) + 1))
             ends = (end for end, text in enumerate(texts, 1) if any(breaker in text for breaker in self._breakers))
             self._broken[ids] = next(ends, 0)
         return self._broken[ids]
