@@ -35,6 +35,7 @@ from ringlet.plugins.backends.numpy import NumpyBackend
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
 PLUGINS, COMMANDS, GENERATION = "docs/plugins.md", "docs/commands.md", "docs/generation.md"
+TUTORIAL, EXAMPLES = "docs/tutorial.md", "docs/examples.md"
 BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -96,8 +97,6 @@ class PageRunner:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.outputs: list[str] = []  # of the last shell block
-        self.exit_codes: list[int] = []
 
     def run(self, blocks: list[Block]) -> None:
         for at, block in enumerate(blocks):
@@ -114,12 +113,16 @@ class PageRunner:
                 raise AssertionError(f"nobody runs a block of {block.language!r}: {block.text}")
 
     def run_commands(self, block: Block, shown: Block | None) -> None:
-        """shown: the error that the page says comes of it; without one the commands succeed."""
+        """shown: the error that the page says comes of it; without one the commands succeed.
+
+        A mark such as "exit 1" says otherwise. A line "…" of what is shown stands for any lines.
+        """
+        code = int(block.mark.removeprefix("exit ")) if block.mark.startswith("exit ") else 2 if shown else 0
         printed = ""
         for variables, command in command_lines(block.text):
             arguments = arguments_of(command)
-            if command == ["pip", "install", "."]:
-                self.install()
+            if command[:2] == ["pip", "install"]:
+                self.install(self.folder / command[2].partition("[")[0])
             elif command[:3] == ["python", "-m", "pytest"]:
                 environment = os.environ | {"PYTHONPATH": str(self.folder / "site")}
                 done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, env=environment)
@@ -128,11 +131,14 @@ class PageRunner:
             else:
                 assert arguments is not None, f"nobody runs {command}"
                 result = self.ringlet(arguments, variables)
-                assert result.exit_code == (2 if shown else 0), result.output
+                assert result.exit_code == code, result.output
                 assert result.output.strip()
                 printed += result.output
         if shown is not None:
-            assert printed.replace(f"{self.folder.resolve()}{os.sep}", "…/") == shown.text
+            wanted = "".join(
+                r"(?:.*\n)*" if line == "…" else f"{re.escape(line)}\n" for line in shown.text.splitlines()
+            )
+            assert re.fullmatch(wanted, printed.replace(f"{self.folder.resolve()}{os.sep}", "…/")), printed
 
     def ringlet(self, arguments: list[str], variables: dict[str, str]) -> Result:
         with self.monkeypatch.context() as patched:
@@ -143,14 +149,13 @@ class PageRunner:
                 patched.setenv(name, value)
             return CliRunner().invoke(main, arguments)
 
-    def install(self) -> None:
-        """Build the wheel of the folder's pyproject.toml and put its content on the path."""
+    def install(self, package: Path) -> None:
+        """Build the wheel of a folder with pyproject.toml and put its content on the path."""
         build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
         command = [sys.executable, "-c", build, str(self.folder)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=package, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        (wheel,) = self.folder.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
+        with zipfile.ZipFile(self.folder / done.stdout.splitlines()[-1]) as archive:
             archive.extractall(self.folder / "site")
         self.monkeypatch.syspath_prepend(str(self.folder / "site"))
 
@@ -179,17 +184,29 @@ def test_the_generation_page_has_every_strategy(repository: Path) -> None:
         assert usage(cls.name, parameters_of(cls)) in usages
 
 
-def test_the_package_on_the_plugin_page_is_found(
+def test_the_blocks_of_the_examples_run(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = blocks_of(repository / EXAMPLES)
+    PageRunner(folder, monkeypatch).run(blocks)
+    assert sum(block.mark.startswith("file: ") for block in blocks) == 3
+
+
+def test_the_blocks_of_the_tutorial_run_and_end_in_a_package(
     repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The package that it ends in is tidy, and found with what its files say of it."""
     runner = PageRunner(folder, monkeypatch)
-    runner.run(
-        [block for block in blocks_of(repository / PLUGINS) if block.mark in ("file: fresh.py", "file: pyproject.toml")]
-    )
-    runner.install()
+    runner.run(blocks_of(repository / TUTORIAL))
     rows = json.loads(runner.ringlet(["plugins", "list", "--json"], {}).stdout)
-    (fresh,) = (row for row in rows if row["name"] == "fresh")
-    assert (fresh["origin"], fresh["version"], fresh["usage"]) == ("ringlet-fresh", "0.1.0", "fresh(penalty=2.0)")
+    (meter,) = (row for row in rows if row["name"] == "meter")
+    assert (meter["origin"], meter["version"], meter["usage"]) == ("ringlet-meter", "0.1.0", "meter(n=7)")
+    runner.install(folder / "ringlet-meter")  # again, now with its own pyproject.toml and README
+    metadata = (folder / "site" / "ringlet_meter-0.1.0.dist-info" / "METADATA").read_text(encoding="utf-8")
+    assert "Summary: A sampler for Ringlet that writes verse in lines of n characters" in metadata
+    assert "License-Expression: Apache-2.0" in metadata
+    if shutil.which("ruff") is not None:
+        for command in (["check", "--select", "E,F,I,B,UP,SIM,W"], ["format", "--check"]):
+            done = subprocess.run(["ruff", *command, folder / "ringlet-meter"], capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout
 
 
 def test_the_model_family_on_the_plugin_page_is_the_tested_one(repository: Path) -> None:
@@ -318,10 +335,10 @@ def test_the_page_lists_every_command(repository: Path) -> None:
     assert sorted(listed) == sorted(COMMANDS_BY_NAME)
 
 
-@pytest.mark.parametrize("page", [ENGLISH, CHINESE, PLUGINS, COMMANDS, GENERATION])
+@pytest.mark.parametrize("page", [ENGLISH, CHINESE, PLUGINS, COMMANDS, GENERATION, TUTORIAL, EXAMPLES])
 def test_every_command_line_on_a_page_can_be_parsed(page: str, repository: Path, folder: Path) -> None:
     for block in blocks_of(repository / page):
-        if block.mark.startswith("file: "):
+        if block.mark.startswith("file: ") and "/" not in block.mark:
             (folder / block.mark.removeprefix("file: ")).write_text(block.text, encoding="utf-8")
     (folder / "top_a.py").write_text("")
     parsed = 0
