@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringlet.core.backend import Backend, MachineLimits
     from ringlet.core.batch import Batch
+    from ringlet.core.candidates import Candidates
     from ringlet.core.completion import Chunk, Completion
     from ringlet.core.config import ModelConfig
     from ringlet.core.errors import PluginError, RingletError
@@ -30,6 +31,7 @@ __all__ = [
     "Architecture",
     "Backend",
     "Batch",
+    "Candidates",
     "Chunk",
     "Completion",
     "GgufLayers",
@@ -63,6 +65,7 @@ _HOMES = {
     "Architecture": "ringlet.core.loading.architecture",
     "Backend": "ringlet.core.backend",
     "Batch": "ringlet.core.batch",
+    "Candidates": "ringlet.core.candidates",
     "Chunk": "ringlet.core.completion",
     "Completion": "ringlet.core.completion",
     "GgufLayers": "ringlet.core.loading.layers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from threading import Lock
 from typing import Annotated
 
 import numpy as np
@@ -167,6 +168,15 @@ class SharedState(Plain):
         return logits
 
 
+class CannotBeCopied(Plain):
+    """Holds what `copy.deepcopy` cannot copy."""
+
+    name = "cannot_be_copied"
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
 class WritesText(Plain):
     """Writes to the text, against all odds."""
 
@@ -234,6 +244,7 @@ FAULTY: dict[type, str] = {
     OnlyForward: "the text may be taken back",
     OtherGenerator: "the same seed gives the same text",
     SharedState: "sequences do not touch each other",
+    CannotBeCopied: "a copied sequence goes on by itself",
     WritesText: "what is lent is left alone",
     WritesCandidates: "what is lent is left alone",
     KeepsLogits: "nothing lent is kept",

@@ -109,7 +109,7 @@ class PageRunner:
             elif block.language == "sh":
                 shown = blocks[at + 1] if at + 1 < len(blocks) and blocks[at + 1].language == "text" else None
                 self.run_commands(block, shown)
-            elif block.language != "text":
+            elif block.language not in ("text", "toml"):
                 raise AssertionError(f"nobody runs a block of {block.language!r}: {block.text}")
 
     def run_commands(self, block: Block, shown: Block | None) -> None:
@@ -223,7 +223,8 @@ def test_the_readme_s_sampler_and_python_run(
     assert len(commands) == 1
     runner = PageRunner(folder, monkeypatch)
     runner.run([Block("file: top_a.py", "python", sampler.text), *commands])
-    assert runner.ringlet(["plugins", "list", "--plugin", "top_a.py"], {}).stdout.count("top_a(a=0.2)") == 1
+    listed = runner.ringlet(["plugins", "list", "--plugin", "top_a.py"], {}).stdout
+    assert "  a: float; default 0.2" in listed.partition("sampler top_a (top_a.py)\n")[2].splitlines()
     capsys.readouterr()
     if page == ENGLISH:  # the other page's differs in comments only
         runner.run([script])

@@ -166,6 +166,21 @@ def sequences_are_apart(case: SamplerCase) -> None:
     )
 
 
+def copies_go_on_alone(case: SamplerCase) -> None:
+    """As beam search copies a sequence: original and copy draw the same from there, each as if it were alone."""
+    alone = write(case.chain(5), case.d_vocab, 8)
+    chain, ids = case.chain(5), [0]
+    for step in range(3):
+        ids.append(chain.sample(some_logits(case.d_vocab, step), ids))
+    copy = tried("copied with copy.deepcopy", chain.fork)
+    texts = [list(ids), list(ids)]
+    for step in range(3, 8):
+        for one, text in zip((chain, copy), texts, strict=True):
+            text.append(one.sample(some_logits(case.d_vocab, step), text))
+    require(texts[0][1:] == alone, "the original draws otherwise once it was copied")
+    require(texts[1][1:] == alone, "the copy of a sequence draws otherwise than the original")
+
+
 # --- what is lent ----------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +245,7 @@ CHECKS: dict[str, Callable[[SamplerCase], None]] = {
     "the text may be taken back": text_may_be_taken_back,
     "the same seed gives the same text": same_seed_same_text,
     "sequences do not touch each other": sequences_are_apart,
+    "a copied sequence goes on by itself": copies_go_on_alone,
     "what is lent is left alone": leaves_what_is_lent,
     "nothing lent is kept": keeps_nothing_lent,
 }
