@@ -164,7 +164,7 @@ def test_claims_that_hold() -> None:
     assert linear.holds
     assert linear.says == "1 ms + 1 µs for each token before it, within 0%; at n = 1,024 that is 51% of the time"
     assert quadratic.holds
-    assert quadratic.says == "10 µs · n + 1e+03 ns · n²; at n = 1,024 the n² part is 99%"
+    assert quadratic.says == "10 µs · n + 1,000 ns · n²; at n = 1,024 the n² part is 99%"
     assert flat.holds
     assert flat.says == "from n = 128 to 1,024 it lies between 2 and 2 ms"
 

@@ -52,7 +52,7 @@ def linear_with_the_cache(points: Sequence[ScalingPoint]) -> Claim:
     n, t = milliseconds(points, CACHE)
     (fixed, per_key), stray = fitted(n, t, (0, 1))
     longest, share = int(n[-1]), per_key * n[-1] / (fixed + per_key * n[-1])
-    says = f"{fixed:.3g} ms + {1000 * per_key:.3g} µs for each token before it, within {stray:.0%}"
+    says = f"{short(fixed)} ms + {short(1000 * per_key)} µs for each token before it, within {stray:.0%}"
     if stray > CLOSE:
         return Claim(
             "with the cache a token's time is linear in n", False, f"the points stray up to {stray:.0%} from {says}"
@@ -70,9 +70,8 @@ def quadratic_without(points: Sequence[ScalingPoint]) -> Claim:
     longest = n[-1]
     share = square * longest / (linear + square * longest)
     claim = "everything computed again is quadratic in n when n is large"
-    says = (
-        f"{1000 * linear:.3g} µs · n + {1e6 * square:.3g} ns · n²; at n = {int(longest):,} the n² part is {share:.0%}"
-    )
+    says = f"{short(1000 * linear)} µs · n + {short(1e6 * square)} ns · n²"
+    says += f"; at n = {int(longest):,} the n² part is {share:.0%}"
     if share < QUADRATIC:
         says += " of it, and the rest are the weights, through which each token goes once"
         if square > 0:
@@ -86,8 +85,15 @@ def flat_with_a_ring(points: Sequence[ScalingPoint], slots: int) -> Claim:
     _, t = milliseconds(full, RING)
     growth = float(t.max() / t.min()) - 1
     claim = f"with a ring of {slots:,} slots a token's time is flat once it is full"
-    says = f"from n = {full[0].tokens:,} to {full[-1].tokens:,} it lies between {t.min():.3g} and {t.max():.3g} ms"
+    says = (
+        f"from n = {full[0].tokens:,} to {full[-1].tokens:,} it lies between {short(t.min())} and {short(t.max())} ms"
+    )
     return Claim(claim, bool(growth <= 2 * CLOSE), says)
+
+
+def short(value: float) -> str:
+    """Three digits or so."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def milliseconds(points: Sequence[ScalingPoint], way: str) -> tuple[np.ndarray, np.ndarray]:
