@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ringlet.core.errors import PluginError
@@ -89,14 +90,21 @@ def _check_architecture(cls: type) -> None:
 
 def _check_recipe(cls: Any) -> None:
     """The values of its fields; that there are fields of these names was checked when the class was made."""
+    for name, value in cls.recipe.items():
+        choices = _recipe_choices().get(name)
+        if choices is not None and value not in choices:
+            known = ", ".join(map(str, choices))
+            raise PluginError(f"{cls.__qualname__}: recipe: {name} is {value!r}: choose from {known}")
+
+
+@cache
+def _recipe_choices() -> dict[str, tuple[Any, ...]]:
+    """The values that some of the recipe's fields may have."""
     from ringlet.core.config import ModelConfig
 
-    for name, hint in get_type_hints(ModelConfig).items():
-        if name in cls.recipe and get_origin(hint) is Literal and cls.recipe[name] not in get_args(hint):
-            known = ", ".join(get_args(hint))
-            raise PluginError(f"{cls.__qualname__}: recipe: {name} is {cls.recipe[name]!r}: choose from {known}")
-        if name in cls.recipe and hint is bool and not isinstance(cls.recipe[name], bool):
-            raise PluginError(f"{cls.__qualname__}: recipe: {name} is {cls.recipe[name]!r}: True or False is needed")
+    hints = get_type_hints(ModelConfig)
+    choices = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
+    return choices | {name: (True, False) for name, hint in hints.items() if hint is bool}
 
 
 def _check_observer(cls: type) -> None:

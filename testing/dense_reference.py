@@ -7,6 +7,8 @@ or the window. Keys are kept unrotated and rotated at their place inside that li
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ringlet.core.config import LayerConfig, ModelConfig, Rope
@@ -15,7 +17,7 @@ from ringlet.testing.random_models import random_model, rope_of
 
 
 def plain_model(
-    seed: int, *, windows: tuple[int | None, ...] = (None, None), d_k: int = 8, **sizes: int
+    seed: int, *, windows: tuple[int | None, ...] = (None, None), d_k: int = 8, **sizes: Any
 ) -> tuple[ModelConfig, ModelWeights]:
     """A random model of the recipe that `dense_logits` follows."""
     layers = tuple(LayerConfig(window, rope_of(d_k)) for window in windows)
@@ -64,6 +66,7 @@ def dense_logits(
                 out[p, head] = alpha / alpha.sum() @ V[seen, head // group]
         x = x + _times(out.reshape(n, -1), layer.W_o)
         h = _rms(x, layer.feed_forward_norm)
+        assert layer.W_gate is not None
         gate = _times(h, layer.W_gate)
         x = x + _times(gate / (1 + np.exp(-gate)) * _times(h, layer.W_up), layer.W_down)
     return _times(_rms(x, weights.final_norm), weights.W_t)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -128,8 +129,10 @@ def random_model_stored_as(name: str) -> tuple[ModelConfig, ModelWeights]:
     """A random model of one layer whose matrices are all in this format."""
     config, weights = random_model(d_model=256, d_ff=256, d_k=64, d_v=64, layers=(LayerConfig(None, HALVES),))
     layer = weights.layers[0]
-    matrices = {key: value for key, value in vars(layer).items() if isinstance(value, Matrix)}
-    stored = replace(layer, **{key: stored_as(name, matrix) for key, matrix in matrices.items()})
+    matrices: dict[str, Any] = {
+        key: stored_as(name, value) for key, value in vars(layer).items() if isinstance(value, Matrix)
+    }
+    stored = replace(layer, **matrices)
     embedding, W_t = stored_as(name, weights.embedding), stored_as(name, weights.W_t)
     return config, replace(weights, layers=(stored,), embedding=embedding, W_t=W_t)
 

@@ -222,6 +222,7 @@ def for_type_checkers(node: ast.AST, tree: ast.Module) -> bool:
     [
         ("core", ("ringlet.plugins", "ringlet.cli")),
         ("plugins", ("ringlet.cli",)),
+        ("testing", ("ringlet.plugins", "ringlet.cli")),
         ("tokenization", ("ringlet.plugins", "ringlet.cli")),
     ],
 )

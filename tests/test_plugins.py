@@ -225,6 +225,21 @@ def test_a_plugin_whose_hook_fails_registers_nothing_of_it(write, monkeypatch):
     assert len(lines) == 1
 
 
+def test_an_interrupt_while_hooks_run_leaves_nothing_half_done(write, monkeypatch):
+    interrupted = SAMPLER.format(cls="Mine", name="mine").replace(
+        "    register(Mine)",
+        "    if first:\n        first.clear()\n        raise KeyboardInterrupt\n    register(Mine)",
+    )
+    monkeypatch.setenv("RINGLET_PLUGINS", write("mine.py", interrupted + "\nfirst = [True]\n"))
+    manager, lines = silent()
+    with pytest.raises(KeyboardInterrupt):
+        manager.registry("sampler")
+    registry = manager.registry("sampler")
+    assert set(registry) == {*silent()[0].registry("sampler"), "mine"}
+    assert "top_k" in registry
+    assert lines == []
+
+
 def test_a_long_fault_is_cut(write):
     path = write("long.py", "raise TypeError('no match ' * 1000)")
     with pytest.raises(PluginError) as raised:

@@ -31,7 +31,7 @@ def report_lines(registered: Registered, outcomes: Sequence[Outcome], width: int
 
 def sum_text(outcomes: Iterable[Outcome]) -> str:
     """ "21 checks: 19 ok, 1 failed, 1 skipped"."""
-    counts = Counter(outcome.status for outcome in outcomes)
+    counts: Counter[str] = Counter(outcome.status for outcome in outcomes)
     parts = [f"{counts[status]} {status}" for status in SHOWN if counts[status]]
     return f"{sum(counts.values())} checks: {', '.join(parts) or 'none'}"
 
