@@ -131,11 +131,13 @@ def pytest_in(folder: Path, *arguments: str) -> str:
 
 
 def test_the_suite_in_pytest(write, tmp_path):
+    """Asked for by the root's conftest.py; packages that `plugins new` makes ask with -p."""
+    write('pytest_plugins = ["ringlet.testing"]\n', "conftest.py")
     write(BAD)
     write(TESTS, "test_it.py")
     write(WRONG, "test_wrong.py")
     write(UNMARKED, "test_unmarked.py")
-    told = pytest_in(tmp_path, "-p", "ringlet.testing", "--continue-on-collection-errors")
+    told = pytest_in(tmp_path, "--continue-on-collection-errors")
     assert "FAILED test_it.py::test_marked[it can be made] - ringlet.core.errors.PluginError: sampler bad" in told
     assert "FAILED test_it.py::test_marked[one token left]" in told
     assert "test_two_marks[every k in its range works]" not in told  # it passed
@@ -143,14 +145,6 @@ def test_the_suite_in_pytest(write, tmp_path):
     assert "FAILED test_it.py::test_two_marks" not in told
     assert "unknown sampler, backend or architecture 'nothing'" in told
     assert 'needs a mark that says what is checked: @pytest.mark.ringlet("name")' in told
-
-
-def test_a_conftest_may_ask_for_the_suite(write, tmp_path):
-    write('pytest_plugins = ["ringlet.testing"]\n', "conftest.py")
-    write(TESTS.replace('"bad", plugins=["bad.py"]', '"greedy"'), "test_it.py")
-    told = pytest_in(tmp_path, "--collect-only", "-q")
-    assert "test_it.py::test_marked[it can be made]" in told
-    assert "error" not in told
 
 
 def test_nobody_s_pytest_loads_the_suite_unasked():
