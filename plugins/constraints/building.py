@@ -51,6 +51,7 @@ def _start(run: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+LONGEST_TEXT = 300  # characters
 PLACE = re.compile(r"^(?:at )?(\d+)\((\d+)\): ")
 FRAME = re.compile(r"^\s*(\d+ \|.*|\^+)?$")  # a line of the grammar with its number, and marks below it
 STATE = "<state>"
@@ -61,7 +62,11 @@ def error_text(message: str, is_file: bool) -> str:
 
     is_file: the lines and columns that it speaks of are those of what the user wrote.
     """
-    lines = message.partition(STATE)[0].splitlines()
-    text = " ".join(" ".join(line for line in lines if not FRAME.match(line)).split())
-    text = PLACE.sub(r"line \1, column \2: " if is_file else "", text)
-    return text.removeprefix("failed to compile JSON schema: ").removeprefix("panic: ")
+    lines = [line for line in message.partition(STATE)[0].splitlines() if not FRAME.match(line)]
+    text = PLACE.sub(r"line \1, column \2: " if is_file else "", " ".join(" ".join(lines).split()))
+    for start in ("failed to compile JSON schema: ", "panic: "):
+        text = text.removeprefix(start)
+    reason = next((line for line in lines if line.startswith("error: ")), None)  # of a regular expression's, at the end
+    if reason is not None:
+        text = f"{text.partition(' ')[0]} regular expression: {reason.removeprefix('error: ')}"
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

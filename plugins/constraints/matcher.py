@@ -16,20 +16,27 @@ from ringlet.plugins.constraints.building import build, error_text
 from ringlet.plugins.constraints.grammar_text import GrammarText
 from ringlet.tokenization.tokenizer import Tokenizer
 
+DISOBEYED, NOTHING_FOLLOWS = "satisfy the grammar", "NoExtensionBias"  # llguidance's own words
 MOST_KEPT = 8  # grammars a vocabulary keeps ready
 
 
 @lru_cache(maxsize=64)
 def check_grammar(grammar: GrammarText) -> None:
-    """Raises RingletError, in one line, for a grammar that is wrong; no model is needed to know."""
+    """Raises RingletError, in one line, for a grammar that is wrong or asks for too much; it needs no model."""
+    from llguidance import LLTokenizer
+
+    new_matcher(LLTokenizer("byte"), grammar)
+
+
+def new_matcher(library: Any, grammar: GrammarText) -> Any:
+    """An LLMatcher at the grammar's beginning. library: an LLTokenizer."""
     from llguidance import LLMatcher
 
-    def validate() -> tuple[bool, list[str]]:
-        return LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_lark(grammar.lark))
-
-    is_wrong, messages = build(validate, grammar.name)
-    if is_wrong:
-        raise RingletError(f"{grammar.name}: {error_text(messages[0], grammar.has_lines)}")
+    lark = LLMatcher.grammar_from_lark(grammar.lark)
+    matcher = build(lambda: LLMatcher(library, lark, log_level=0), grammar.name)
+    if matcher.is_error():
+        raise RingletError(f"{grammar.name}: {error_text(matcher.get_error(), grammar.has_lines)}")
+    return matcher
 
 
 class GrammarVocabulary:
@@ -58,16 +65,9 @@ class GrammarVocabulary:
         return []
 
     def matcher(self, grammar: GrammarText) -> Any:
-        """A new LLMatcher at the grammar's beginning."""
-        from llguidance import LLMatcher
-
+        """An LLMatcher at the grammar's beginning; the last few grammars are kept ready."""
         with self._lock:
-            ready = self._ready.pop(grammar, None)
-            if ready is None:
-                lark = LLMatcher.grammar_from_lark(grammar.lark)
-                ready = build(lambda: LLMatcher(self._library, lark, log_level=0), grammar.name)
-                if ready.is_error():
-                    raise RingletError(f"{grammar.name}: {error_text(ready.get_error(), grammar.has_lines)}")
+            ready = self._ready.pop(grammar, None) or new_matcher(self._library, grammar)
             self._ready[grammar] = ready
             if len(self._ready) > MOST_KEPT:
                 self._ready.popitem(last=False)
@@ -140,15 +140,20 @@ class TokenMatcher:
             if token_id in self._end_ids:
                 self._is_ended = True
             elif self._is_ended or not self._matcher.consume_token(token_id):
-                raise RingletError(f"{self._grammar.name}: a token was drawn that the grammar does not allow")
+                raise self._failure()
             self._ids.append(token_id)
 
     def _check(self) -> None:
         """Raises RingletError where the matcher can say no more."""
-        reason = self._matcher.stop_reason()
-        if reason in ("NotStopped", "NoExtension", "EndOfSentence"):
-            return
+        if self._matcher.stop_reason() not in ("NotStopped", "NoExtension", "EndOfSentence"):
+            raise self._failure()
+
+    def _failure(self) -> RingletError:
+        """What has gone wrong; the next call begins anew."""
         message = error_text(self._matcher.get_error(), self._grammar.has_lines)
-        if message == "NoExtensionBias":
+        if self._is_ended or DISOBEYED in message:
+            message = "a token was drawn that the grammar does not allow"
+        elif message == NOTHING_FOLLOWS:
             message = "no token can follow: the grammar allows no text here, or the model's vocabulary lacks it"
-        raise RingletError(f"{self._grammar.name}: {message}")
+        self._begin()
+        return RingletError(f"{self._grammar.name}: {message}")
