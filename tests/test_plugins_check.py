@@ -72,7 +72,7 @@ def test_json(write, monkeypatch):
 def test_an_architecture_with_a_model(monkeypatch):
     arguments = ["plugins", "check", "phi", "--plugin", str(PHI), "--model", str(FOLDER / "phi")]
     result = run(*arguments, monkeypatch=monkeypatch)
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert f"  ok       {FOLDER / 'phi'}: all of it is read" in result.stdout.splitlines()
     result = run(*arguments[:-1], str(FOLDER / "llama"), monkeypatch=monkeypatch)
     assert result.exit_code == 1

@@ -46,13 +46,14 @@ class SamplerCase:
         return SamplerChain((self.step,), seed)
 
     def watched(self, watch: Callable[[Any, Any], Callable[[], None]], seed: int = 0) -> SamplerChain:
-        """A chain whose sampler's calls are watched: watch(lent, context) comes before, what it returns after."""
+        """A chain whose sampler's calls are watched.
+
+        watch: is given what the sampler will be lent, and the context; what it returns is called after the sampler.
+        """
         registered = self.step.sampler
         cls = type("Watched", (_Watched,), watched_methods(registered.cls))
-        step = replace(self.step, sampler=replace(registered, cls=cls))
-        return SamplerChain(
-            (replace(step, arguments={"of": registered.cls(**step.arguments), "watch": watch}),), seed, self.tokenizer
-        )
+        arguments = {"of": registered.cls(**self.step.arguments), "watch": watch}
+        return SamplerChain((SamplerStep(replace(registered, cls=cls), arguments),), seed, self.tokenizer)
 
 
 class _Watched:
