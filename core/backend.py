@@ -37,7 +37,7 @@ class Backend(ABC):
 
     name: ClassVar[str]
     kv_dtype: ClassVar[str] = "f16"
-    kv_dtypes: ClassVar[tuple[str, ...]] = ("f32", "f16")
+    kv_dtypes: ClassVar[tuple[str, ...]] = ("f32", "f16", "q8")
     most_threads: ClassVar[int] = 256
     rank: ClassVar[int] = 0
     origin: str | None = None
@@ -82,6 +82,14 @@ class Backend(ABC):
         A backend may leave it out; contrastive search asks for it. Raises RingletError where it is left out.
         """
         raise RingletError(f"backend {self.label} gives no hidden states: contrastive search needs one such as numpy")
+
+    def warm_up(self, everything: bool = False) -> str:
+        """Do now what a model's first use would wait for, such as compiling; the rest of it than `__init__` has done.
+
+        everything: also what models of other formats would wait for. Returns what is ready and where it is kept, as the
+        end of a line.
+        """
+        return "has nothing to compile"
 
     def machine_limits(self) -> MachineLimits | None:
         """Measured now, with as many threads as a step has; None from a backend that does not measure them."""

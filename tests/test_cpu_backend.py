@@ -74,7 +74,7 @@ def test_every_block_format(name: str) -> None:
     assert_close(logits, exact, 5e-2)
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "f16"])
+@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "q8"])
 @pytest.mark.parametrize("sinks", [0, 3])
 @pytest.mark.parametrize(("context", "chunk"), [(1, 1), (8, 1), (9, 4), (8, 30)])
 def test_sliding_rings(kv_dtype: str, sinks: int, context: int, chunk: int) -> None:
@@ -86,6 +86,18 @@ def test_sliding_rings(kv_dtype: str, sinks: int, context: int, chunk: int) -> N
     backends = NumpyBackend(config, weights), CpuBackend(config, weights, 2)
     reference, logits = (in_pieces(b, b.new_ring(layout, kv_dtype), ids, [chunk]) for b in backends)
     assert_close(logits, reference, 1e-5 if kv_dtype == "f32" else 2e-3)
+
+
+@pytest.mark.parametrize("kv_dtype", ["f16", "q8"])
+@pytest.mark.parametrize(("d_k", "d_v"), [(32, 48), (16, 16), (64, 7), (5, 64)])
+def test_rings_of_fewer_bits(kv_dtype: str, d_k: int, d_v: int) -> None:
+    """Long enough for several pieces; heads that fill vectors and heads that do not."""
+    config, weights = random_model(d_k=d_k, d_v=d_v, n_heads=6, n_kv_heads=2, layers=(LayerConfig(None, None),) * 2)
+    layout = RingLayout.of(config, 700, 2, "slide", chunk=100)
+    ids = tokens(900, config)
+    reference, cpu = NumpyBackend(config, weights), CpuBackend(config, weights, 2)
+    logits = in_pieces(cpu, cpu.new_ring(layout, kv_dtype), ids, [100] * 8 + [1] * 100)
+    assert_close(logits, in_pieces(reference, reference.new_ring(layout, kv_dtype), ids, [100]), 5e-3)
 
 
 def test_ways_to_cut_the_same_tokens_change_no_bit() -> None:

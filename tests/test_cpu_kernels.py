@@ -10,8 +10,9 @@ import naive
 import numpy as np
 import pytest
 
+from ringlet.core.host_memory import quantize_rows
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
-from ringlet.plugins.backends.cpu import elementwise, memory, product, records, tables, unpack, vector_math
+from ringlet.plugins.backends.cpu import elementwise, memory, product, records, ring_rows, tables, unpack, vector_math
 from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.compiling import entry_point
 from ringlet.plugins.backends.cpu.records import padded
@@ -29,8 +30,8 @@ def unpack_row(name: str) -> Callable:
 
 
 @entry_point
-def pack_row(is_half, values, n_columns, row):
-    unpack.pack_row(is_half, values, n_columns, row)
+def pack_row(kind, values, n_columns, row, scale):
+    ring_rows.pack_row(kind, values, n_columns, row, scale)
 
 
 def applied(function: Callable, x: np.ndarray) -> np.ndarray:
@@ -80,8 +81,20 @@ def test_half_floats_are_rounded_as_numpy_rounds_them() -> None:
     values = np.concatenate([values, [65519, 65520, 1e30, np.inf, np.nan, 1e-30, 3e-8]]).astype(np.float32)
     values = np.concatenate([values, -values])
     out = np.empty(len(values), np.float16)
-    pack_row(1, address(values), len(values), address(out))
+    pack_row(records.RING_KINDS.index("F16"), address(values), len(values), address(out), 0)
     np.testing.assert_array_equal(out, values.astype(np.float16))
+
+
+@pytest.mark.parametrize("n_columns", [1, 7, 16, 64, 100])
+def test_rows_of_bytes_are_those_of_the_reference(n_columns: int) -> None:
+    rows = np.random.default_rng(n_columns).standard_normal((6, n_columns)).astype(np.float32)
+    rows[1], rows[2, 0], rows[3] = 0, 1e20, rows[3] * 1e-35
+    expected, scales = quantize_rows(rows)
+    for row, bytes, scale in zip(rows, expected, scales, strict=True):
+        out, d = np.full(n_columns + 1, 99, np.int8), np.zeros(1, np.float32)
+        pack_row(records.RING_KINDS.index("Q8"), address(row), n_columns, address(out), address(d))
+        np.testing.assert_array_equal(out[:-1], bytes)
+        assert (out[-1], d[0]) == (99, scale)
 
 
 WIDE = np.concatenate([np.linspace(-95, 95, 5001), np.linspace(-1, 1, 2001), [0.0, -0.0, 1e-20, -1e-20, 0.625]])
@@ -164,4 +177,4 @@ def test_rotation(adjacent: bool, position: int) -> None:
 def test_kernels_know_every_block_format() -> None:
     assert set(unpack.UNPACK) == set(BLOCK_FORMATS)
     assert {name for name, block in BLOCK_FORMATS.items() if block.n_weights > 1} == set(BYTE_FORMATS)
-    assert set(tables.RING_FORMATS.values()) <= set(BLOCK_FORMATS)
+    assert set(tables.RING_FORMATS.values()) == set(records.RING_KINDS)

@@ -37,7 +37,7 @@ def host_ring(config: ModelConfig, layout: RingLayout, dtype: str = "f32") -> Ri
 
 
 def arrays_of(ring: RingCache) -> list[np.ndarray]:
-    return [*ring.memory.keys, *ring.memory.values]
+    return list(ring.memory.arrays)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -178,7 +178,7 @@ def test_a_ring_is_sized_by_the_smaller_of_window_and_context():
     ]
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "q8"])
 def test_one_allocation_of_the_size_that_was_told(dtype):
     config, _ = plain_model(0, windows=(4, None), d_k=6, d_v=10)
     layout = RingLayout.of(config, 10, chunk=3)
@@ -191,6 +191,17 @@ def test_one_allocation_of_the_size_that_was_told(dtype):
     assert [array.shape for array in ring.memory.values] == [(2, 6, 10), (2, 10, 10)]
 
 
+def test_rows_in_bytes_are_within_half_a_step():
+    config, _ = plain_model(0, d_k=6, d_v=10)
+    memory = host_ring(config, RingLayout.of(config, 10, chunk=1), "q8").memory
+    rng = np.random.default_rng(4)
+    K, V = (rng.standard_normal((2, 5, width)).astype(np.float32) for width in (6, 10))
+    K[0, 1], K[1, 2, 3], V[0, 0], V[1, 4] = 0, 1e20, 1e-35, 1e-38
+    memory.write(0, np.array([3, 0, 9, 4, 5]), K, V)
+    for read, X in zip(memory.read(0, np.array([3, 0, 9, 4, 5])), (K, V), strict=True):
+        assert (np.abs(read - X) <= np.abs(X).max(-1, keepdims=True) / 127 * 0.5001 + 1e-30).all()
+
+
 def test_a_fork_copies_the_slots_in_use_and_no_others():
     config, _ = plain_model(0, windows=(4, None))
     for length in (0, 1, 5, 9, 30):
@@ -201,7 +212,7 @@ def test_a_fork_copies_the_slots_in_use_and_no_others():
             ring.reserve(1)
             ring.append([3])
         copy = ring.fork()
-        for mine, theirs in zip(arrays_of(ring), [*copy.memory.keys, *copy.memory.values], strict=True):
+        for mine, theirs in zip(arrays_of(ring), arrays_of(copy), strict=True):
             used = min(length, mine.shape[1])
             assert np.array_equal(theirs[:, :used], mine[:, :used])
             assert not theirs[:, used:].any()

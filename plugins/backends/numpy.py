@@ -98,8 +98,7 @@ class NumpyBackend(Observable, Backend):
         for ring, start, stop in zip(batch.rings, batch.starts, batch.starts[1:], strict=False):
             layout, at = ring.layout.layers[index], batch.positions[start:stop]
             slots = layout.slot(at)
-            ring.memory.keys[index][:, slots] = K[start:stop].swapaxes(0, 1)
-            ring.memory.values[index][:, slots] = V[start:stop].swapaxes(0, 1)
+            ring.memory.write(index, slots, K[start:stop].swapaxes(0, 1), V[start:stop].swapaxes(0, 1))
             O_heads[start:stop] = self.attend(index, layout, ring, Q[start:stop], at)
         O_heads = O_heads.reshape(n, -1)
         O_attention = self.project(O_heads, layer.W_o, layer.b_o)
@@ -117,8 +116,7 @@ class NumpyBackend(Observable, Backend):
         held = np.arange(layout.first_visible(int(at[0])), int(at[-1]) + 1)
         sinks = np.arange(min(layout.sinks, int(at[-1]) + 1))
         seen = np.concatenate([sinks, held])
-        K = ring.memory.keys[index][:, layout.slot(seen)].astype(np.float32)  # (n_kv_heads, keys, d_k)
-        V = ring.memory.values[index][:, layout.slot(seen)].astype(np.float32)
+        K, V = ring.memory.read(index, layout.slot(seen))  # (n_kv_heads, keys, d_k) and (n_kv_heads, keys, d_v)
         Q_rotated = rotate(Q, at, rope)
         Q_sinks = rotate(Q, np.minimum(at, layout.capacity - 1), rope)
         Q_ring, Q_first, K = by_group(Q_rotated, group), by_group(Q_sinks, group), K[:, None]  # (n_kv_heads, group, …)

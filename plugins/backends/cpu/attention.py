@@ -35,9 +35,9 @@ from ringlet.plugins.backends.cpu.memory import (
     store_f32,
 )
 from ringlet.plugins.backends.cpu.records import WORK_BYTES
+from ringlet.plugins.backends.cpu.ring_rows import pack_row
 from ringlet.plugins.backends.cpu.simd import first_lane, splat
 from ringlet.plugins.backends.cpu.target import LANES
-from ringlet.plugins.backends.cpu.unpack import pack_row
 from ringlet.plugins.backends.cpu.work import finish, take, wait
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
@@ -71,9 +71,10 @@ def place_token(job, model, layer, index, token, head):
         if layer.k_norm != 0:
             rms_norm(head, layer.k_norm, d_k, model.norm_epsilon, head)
         turn(job, model, layer, angles, head)
-        pack_row(place.is_half, head, d_k, place.keys + (g * place.slots + slot) * place.key_bytes)
+        row = g * place.slots + slot
+        pack_row(place.kind, head, d_k, place.keys + row * place.key_bytes, place.key_scales + 4 * row)
         v = job.v + token * padded_bytes(n_kv_heads * model.d_v) + 4 * g * model.d_v
-        pack_row(place.is_half, v, model.d_v, place.values + (g * place.slots + slot) * place.value_bytes)
+        pack_row(place.kind, v, model.d_v, place.values + row * place.value_bytes, place.value_scales + 4 * row)
 
 
 @kernel

@@ -13,7 +13,16 @@ import numpy as np
 from ringlet.plugins.backends.cpu import vector_math
 from ringlet.plugins.backends.cpu.attention_places import head_bytes, padded_bytes, run_of_slots
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import job_at, load_f32, load_f32s, model_at, prefetch, ring_layer_at, store, store_f32
+from ringlet.plugins.backends.cpu.memory import (
+    job_at,
+    load_f32,
+    load_f32s,
+    model_at,
+    prefetch,
+    ring_layer_at,
+    store,
+    store_f32,
+)
 from ringlet.plugins.backends.cpu.product import ROWS, multiply_unpacked
 from ringlet.plugins.backends.cpu.records import PADDING, SEGMENT, VALUE_ROWS
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, max_lanes, splat, sum_lanes, sums_of_four
@@ -24,9 +33,10 @@ AHEAD = 24  # keys that are asked for before they are needed
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
 
-def piece_kernel(unpack: Any, load: Any, number_bytes: int) -> Any:
+def piece_kernel(unpack: Any, load: Any, number_bytes: int, has_scales: bool = False) -> Any:
     """The kernel that attends over a piece of a ring whose keys and values are numbers of number_bytes, which `unpack`
-    brings to float32 a row, and `load` a vector at a time:
+    brings to float32 a row, and `load` a vector at a time; has_scales: each key and value is to be multiplied with the
+    ring's scale for it, which is done to its score and to its weight:
 
     attend_piece(job, layer of the ring, token, group, piece, start, stop, memory, state), addresses and numbers, writes
     the state of each head of a group over the positions from start to stop.
@@ -52,6 +62,8 @@ def piece_kernel(unpack: Any, load: Any, number_bytes: int) -> Any:
                     for r in range(some):
                         unpack(key + (first + r) * place.key_bytes, model.d_k, rows + r * width)
                     multiply_unpacked(rows, some, width // 4, q, width, heads, out + 4 * first, 4 * SEGMENT)
+            if has_scales:
+                multiply_each(out, place.key_scales + 4 * (group * place.slots + slot), n, heads)
             at += n
         for h in range(heads):
             head = state + h * head_bytes(model)
@@ -62,6 +74,8 @@ def piece_kernel(unpack: Any, load: Any, number_bytes: int) -> Any:
         while at < stop:
             slot, n = run_of_slots(place, at, stop, SEGMENT)
             value, weights = place.values + (group * place.slots + slot) * place.value_bytes, scores + 4 * (at - start)
+            if has_scales:
+                multiply_each(weights, place.value_scales + 4 * (group * place.slots + slot), n, heads)
             if model.d_v % LANES == 0:
                 mix_rows(weights, value, place.value_bytes, n, model.d_v, heads, state, head_bytes(model))
             else:
@@ -75,6 +89,18 @@ def piece_kernel(unpack: Any, load: Any, number_bytes: int) -> Any:
             at += n
 
     return attend_piece
+
+
+@kernel
+def multiply_each(rows, scales, n, heads):
+    """The first n numbers of each head's row of scores or weights, times the scales."""
+    whole = n // LANES * LANES
+    for h in range(heads):
+        row = rows + 4 * SEGMENT * h
+        for i in range(0, whole, LANES):
+            store(row + 4 * i, load_f32s(row + 4 * i) * load_f32s(scales + 4 * i))
+        for i in range(whole, n):
+            store_f32(row + 4 * i, load_f32(row + 4 * i) * load_f32(scales + 4 * i))
 
 
 def _score_kernel(load: Any, number_bytes: int) -> Any:

@@ -20,9 +20,10 @@ from ringlet.core.ring_cache import RingCache
 from ringlet.core.weights import ModelWeights
 from ringlet.plugins.backends.cpu import records
 from ringlet.plugins.backends.cpu.check import check_weights
+from ringlet.plugins.backends.cpu.kept_code import kernels_folder
 from ringlet.plugins.backends.cpu.machine_code import machine_code
 from ringlet.plugins.backends.cpu.scratch import Scratch
-from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address, needed_units
+from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address, all_units, needed_units
 from ringlet.plugins.backends.cpu.team import Step, Team, usable_cores
 
 SPLIT_PAIRS = 16  # of token and K/V head: with so few or fewer, long contexts are split over threads
@@ -103,6 +104,12 @@ class CpuBackend(Backend):
         at = self._scratch.places["x"] - address(memory)
         rows = memory[at : at + 4 * n_tokens * width].view(np.float32).reshape(n_tokens, width)
         return rows[:, : self.config.d_model].copy()
+
+    def warm_up(self, everything: bool = False) -> str:
+        names = all_units() if everything else needed_units(self.weights)
+        machine_code(names)
+        folder, why = kernels_folder()
+        return f"has {len(names)} kernels compiled, " + (f"kept in {folder}" if folder else f"but not kept: {why}")
 
     def machine_limits(self) -> MachineLimits:
         from ringlet.plugins.backends.cpu.limits import machine_limits  # imports Numba

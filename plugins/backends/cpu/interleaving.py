@@ -55,8 +55,13 @@ BLOCK_PARTS = {
 
 
 def takes_bytes(matrix: Matrix) -> bool:
-    """Whether a matrix is interleaved, and multiplied with byte rows: every format that packs weights in blocks."""
-    return BLOCK_FORMATS[matrix.format].n_weights > 1
+    """Whether a matrix is interleaved, and multiplied with byte rows."""
+    return is_interleaved(matrix.format)
+
+
+def is_interleaved(format: str) -> bool:
+    """Every format that packs weights in blocks."""
+    return BLOCK_FORMATS[format].n_weights > 1
 
 
 def panel_count(n_rows: int) -> int:

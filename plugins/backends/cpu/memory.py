@@ -113,12 +113,14 @@ load_i32, load_i64 = loader(types.int64, I32, _signed), loader(types.int64, I64)
 load_f32, load_f64 = loader(types.float32, F32), loader(types.float64, ir.DoubleType())
 load_f16, load_bf16 = loader(types.float32, I16, half_to_float), loader(types.float32, I16, bfloat_to_float)
 store_f32, store_f16 = _storer(types.float32), _storer(types.float32, float_to_half)
+store_u8 = _storer(types.int64, lambda builder, value: builder.trunc(value, I8))
 store_u16 = _storer(types.int64, lambda builder, value: builder.trunc(value, I16))
 store_u32 = _storer(types.int64, lambda builder, value: builder.trunc(value, I32))
 
 _SHORTS = ir.VectorType(I16, f32s.lanes)
 load_f32s, load_u8x16, load_i8x16 = loader(f32s, f32s.llvm), loader(u8x16, u8x16.llvm), loader(i8x16, i8x16.llvm)
 load_f16s, load_bf16s = loader(f32s, _SHORTS, half_to_float), loader(f32s, _SHORTS, bfloat_to_float)
+load_i8s_as_f32s = loader(f32s, ir.VectorType(I8, f32s.lanes), lambda builder, value: builder.sitofp(value, f32s.llvm))
 store_f16s = _storer(f32s, float_to_half)
 
 

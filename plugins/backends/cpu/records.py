@@ -90,10 +90,14 @@ MODEL = _record(
 
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
 
+RING_KINDS = ("F32", "F16", "Q8")
+
 RING_LAYER = _record(
     keys=ADDRESS,  # (n_kv_heads, slots, d_k)
     values=ADDRESS,  # (n_kv_heads, slots, d_v)
-    is_half=CODE,  # 1: float16, 0: float32
+    kind=CODE,  # what they are stored as: index into RING_KINDS
+    key_scales=ADDRESS,  # float32 (n_kv_heads, slots), for int8
+    value_scales=ADDRESS,
     code=ADDRESS,  # machine code that attends over a piece of it
     key_bytes=COUNT,  # of one key
     value_bytes=COUNT,

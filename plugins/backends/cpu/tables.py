@@ -5,29 +5,43 @@ The objects here own or hold on to every piece of memory whose address they writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
+from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.ring_cache import RingCache
 from ringlet.core.weights import LayerWeights, Matrix, ModelWeights
 from ringlet.plugins.backends.cpu import records
-from ringlet.plugins.backends.cpu.interleaving import interleave, takes_bytes
+from ringlet.plugins.backends.cpu.interleaving import interleave, is_interleaved, takes_bytes
+from ringlet.plugins.backends.cpu.machine_code import machine_code
 from ringlet.plugins.backends.cpu.records import address, padded
 
-RING_FORMATS = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16"}
+RING_FORMATS = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int8): "Q8"}
 
 
 def needed_units(weights: ModelWeights) -> list[str]:
     """Names of the pieces of machine code (see `units`) that the model needs, the largest first."""
-    formats = {matrix.format for matrix in multiplied(weights)}
-    rows = {matrix.format for matrix in (weights.embedding, weights.positions) if matrix is not None}
-    attend = [f"attend_{name}" for name in RING_FORMATS.values()]
-    multiply = [f"multiply_{name}" for name in sorted(formats)]
-    turned = ["interleave"] if any(takes_bytes(matrix) for matrix in multiplied(weights)) else []
-    return ["step", *attend, *multiply, *(f"unpack_{name}" for name in sorted(rows)), *turned]
+    looked_up = [matrix for matrix in (weights.embedding, weights.positions) if matrix is not None]
+    formats = {matrix.format for matrix in multiplied(weights)}, {matrix.format for matrix in looked_up}
+    return _units_of(["F16"], *formats)  # the usual ring; attention over others is compiled when there is one
+
+
+def all_units() -> list[str]:
+    """Names of all that some model may need."""
+    return _units_of(RING_FORMATS.values(), BLOCK_FORMATS, BLOCK_FORMATS)
+
+
+def _units_of(
+    rings: Iterable[str], multiplied_formats: Collection[str], looked_up_formats: Collection[str]
+) -> list[str]:
+    attend = [f"attend_{name}" for name in rings]
+    multiply = [f"multiply_{name}" for name in sorted(multiplied_formats)]
+    unpack = [f"unpack_{name}" for name in sorted(looked_up_formats)]
+    turned = ["interleave"] if any(is_interleaved(name) for name in multiplied_formats) else []
+    return ["step", *attend, *multiply, *unpack, *turned]
 
 
 def multiplied(weights: ModelWeights) -> list[Matrix]:
@@ -165,10 +179,14 @@ class RingTable:
             ):
                 raise ValueError(f"a ring of {layer}, {keys.dtype} keys and {values.dtype} values")
             record["keys"], record["values"] = address(keys), address(values)
-            record["is_half"], record["code"] = (
-                keys.dtype == np.float16,
-                model.codes[f"attend_{RING_FORMATS[keys.dtype]}"],
-            )
+            name = RING_FORMATS[keys.dtype]
+            unit = f"attend_{name}"
+            record["kind"], record["code"] = records.RING_KINDS.index(name), machine_code([unit])[unit]
+            if name == "Q8":
+                scales = ring.memory.key_scales[index], ring.memory.value_scales[index]
+                for each in scales:
+                    self._check_scales(each, layer.slots, model.config)
+                record["key_scales"], record["value_scales"] = map(address, scales)
             record["key_bytes"], record["value_bytes"] = keys.strides[1], values.strides[1]
             record["slots"], record["capacity"], record["sinks"] = layer.slots, layer.capacity, layer.sinks
             if layer.sinks and model.rope_of_layer[index] >= 0:
@@ -180,7 +198,15 @@ class RingTable:
     def _check(array: np.ndarray, slots: int, width: int, config: ModelConfig) -> None:
         shape = (config.n_kv_heads, slots, width)
         if array.shape != shape or array.dtype not in RING_FORMATS or not array.flags.c_contiguous:
-            raise ValueError(f"a ring's memory is {array.shape} of {array.dtype}, not {shape} of float32 or float16")
+            raise ValueError(
+                f"a ring's memory is {array.shape} of {array.dtype}, not {shape} of float32, float16 or int8"
+            )
+
+    @staticmethod
+    def _check_scales(array: np.ndarray, slots: int, config: ModelConfig) -> None:
+        shape = (config.n_kv_heads, slots)
+        if array.shape != shape or array.dtype != np.float32 or not array.flags.c_contiguous:
+            raise ValueError(f"a ring's scales are {array.shape} of {array.dtype}, not {shape} of float32")
 
 
 class Rotations:

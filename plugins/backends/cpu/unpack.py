@@ -20,12 +20,12 @@ from ringlet.plugins.backends.cpu.memory import (
     load_f16s,
     load_f32,
     load_f32s,
+    load_i8,
+    load_i8s_as_f32s,
     load_i8x16,
     load_u8x16,
     load_u32,
     store,
-    store_f16,
-    store_f16s,
     store_f32,
 )
 from ringlet.plugins.backends.cpu.records import PADDING
@@ -41,22 +41,6 @@ from ringlet.plugins.backends.cpu.unpack_k import (
 )
 
 iq4_value = table_of_16(IQ4_VALUES)
-
-
-@kernel
-def pack_row(is_half, values, n_columns, row):
-    """Write n_columns float32 values in F16 or F32."""
-    whole = n_columns // LANES * LANES
-    if is_half:
-        for i in range(0, whole, LANES):
-            store_f16s(row + 2 * i, load_f32s(values + 4 * i))
-        for i in range(whole, n_columns):
-            store_f16(row + 2 * i, load_f32(values + 4 * i))
-    else:
-        for i in range(0, whole, LANES):
-            store(row + 4 * i, load_f32s(values + 4 * i))
-        for i in range(whole, n_columns):
-            store_f32(row + 4 * i, load_f32(values + 4 * i))
 
 
 @kernel
@@ -92,6 +76,17 @@ def unpack_bf16(row, n_columns, out):
         store(out + 4 * i, load_bf16s(row + 2 * i))
     for i in range(whole, n_columns):
         store_f32(out + 4 * i, load_bf16(row + 2 * i))
+    zero_padding(out, n_columns)
+
+
+@kernel
+def unpack_i8(row, n_columns, out):
+    """Bytes of a ring, whose scale is elsewhere."""
+    whole = n_columns // LANES * LANES
+    for i in range(0, whole, LANES):
+        store(out + 4 * i, load_i8s_as_f32s(row + i))
+    for i in range(whole, n_columns):
+        store_f32(out + 4 * i, np.float32(load_i8(row + i)))
     zero_padding(out, n_columns)
 
 
