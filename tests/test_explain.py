@@ -311,13 +311,10 @@ def test_text_in_columns() -> None:
     assert padded("longer", 2) == "longer"
     assert (cut("我爱你", 6), cut("我爱你", 5), cut("abcd", 3)) == ("我爱你", "我爱…", "ab…")
     assert (visible(" the"), visible("\n"), visible("\x1b[0m"), visible("我")) == ("␣the", "\\n", "\\x1b[0m", "我")
-    assert [number(value) for value in (1.005, -0.001, -2, 123456, -np.inf)] == [
-        "1.00",
-        "0.00",
-        "-2.00",
-        "1.2e+05",
-        "−∞",
-    ]
+    values = (1.005, -0.001, -2, 99.999, 123.456, -2529.12, 123456, -1234567, -np.inf)
+    shown = ["1.00", "0.00", "-2.00", "100.00", "123.5", "-2529", "123456", "-1e+06", "−∞"]
+    assert [number(value) for value in values] == shown
+    assert number(0.12345, 3) == "0.123"
     assert wrapped("aa bb 「我」 cc", 7, indent="-") == ["aa bb", "-「我」", "-cc"]
     assert wrapped("a 我爱你", 5) == ["a", "我爱", "你"]
     assert fitting_numbers([1, 2, 3], 21) == "   1.00   2.00   3.00"

@@ -15,6 +15,7 @@ from ringlet.core.errors import RingletError
 from ringlet.core.explanation.ring_state import layer_ring
 from ringlet.core.explanation.trace import BestTokens, LayerRing, LayerTrace, StepTrace, Trace
 from ringlet.core.generation.options import GenerationOptions
+from ringlet.core.largest import kth_largest
 from ringlet.core.measurement.inspection import describe_weights
 from ringlet.core.observers import Observable, read_only
 from ringlet.core.ring_cache import LayerLayout, RingLayout
@@ -142,11 +143,17 @@ def layer_trace(arrays: dict[str, Any], ring: LayerRing) -> LayerTrace:
 
 def best_tokens(logits: np.ndarray, top: int) -> BestTokens:
     """The likeliest of logits (n, d_vocab) and their share of the softmax of all; of equal ones the lowest id first."""
-    wide = logits.astype(np.float64)
-    probabilities = np.exp(wide - wide.max(axis=-1, keepdims=True))
-    probabilities /= probabilities.sum(axis=-1, keepdims=True)
-    ids = np.argsort(-wide, axis=-1, kind="stable")[..., :top]
-    return BestTokens(ids, np.take_along_axis(probabilities, ids, axis=-1).astype(np.float32))
+    ids = np.stack([ids_of_largest(row, top) for row in logits])
+    largest = logits.max(axis=-1, keepdims=True)
+    total = np.exp(logits - largest).sum(axis=-1, keepdims=True, dtype=np.float64)
+    shares = np.exp(np.take_along_axis(logits, ids, axis=-1) - largest) / total
+    return BestTokens(ids, shares.astype(np.float32))
+
+
+def ids_of_largest(row: np.ndarray, top: int) -> np.ndarray:
+    """Where the largest of the numbers stand, the largest first, int64 (top,)."""
+    ids = np.flatnonzero(row >= kth_largest(row, top))
+    return ids[np.argsort(-row[ids], kind="stable")][:top]
 
 
 def layer_bytes(config: ModelConfig, layout: LayerLayout) -> int:

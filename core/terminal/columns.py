@@ -63,10 +63,11 @@ def bar(share: float, width: int) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Of fixed digits while that is short; −∞ as it is written."""
+    """Of fixed digits while that is short, six columns at most; −∞ as it is written."""
     if value == -float("inf"):
         return "−∞"
-    text = f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:.1e}"
+    text = f"{value:.{digits if abs(value) < 100 else 1}f}" if abs(value) < 1e3 else f"{value:.0f}"
+    text = text if len(text) <= 6 else f"{value:.0e}"
     return text.lstrip("-") if float(text) == 0 else text
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ringlet.core.explanation.walk import Walk
 from ringlet.core.terminal.columns import bar, cut, heading, number, painted, width_of, wrapped
 from ringlet.core.terminal.ring_text import ring_section
-from ringlet.core.terminal.walk_page import INDENT, MOST_KEYS, WalkPage, length
+from ringlet.core.terminal.walk_page import MOST_KEYS, WalkPage, length
 
 FIRST_BEST = 5  # rows of the best tokens
 FOLLOWING = 4  # rows of tokens that come after the one that asks, where not all are shown
@@ -192,11 +192,13 @@ class WalkText(WalkPage):
     def stream(self) -> Iterator[str]:
         config, walk = self.config, self.walk
         yield from heading(7, "The residual stream", "x + attention + feed-forward", self.width)
-        gate = "W_gate, " if config.gated else ""
-        yield from self.prose(
-            f"What attention found is added to x; then {gate}W_up and W_down ({config.activation}, "
-            f"d_ff = {config.d_ff:,}) add what they make of it."
-        )
+        gate, size = "W_gate, " if config.gated else "", f"{config.activation}, d_ff = {config.d_ff:,}"
+        if config.residual == "parallel":
+            parts = f"What attention finds and what {gate}W_up and W_down ({size}) make of the same x are added to it."
+        else:
+            parts = f"What attention found is added to x; then {gate}W_up and W_down ({size}) add what they make of it."
+        sandwich = " Both are normed once more before." if config.post_norms else ""
+        yield from self.prose(f"{parts}{sandwich}")
         names = (("x", "x"), ("+ attention", "attended"), ("+ feed-forward", "fed"), ("= next x", "x_out"))
         yield from self.vectors([(label, getattr(self.arrays, name)[walk.row]) for label, name in names])
         yield from self.prose(f"If the model ended there, 「{self.asking}」 would be followed by:")
