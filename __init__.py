@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ringlet.core.completion import Chunk, Completion
     from ringlet.core.config import ModelConfig
     from ringlet.core.errors import PluginError, RingletError
+    from ringlet.core.explanation.trace import Trace
     from ringlet.core.hookspecs import hookimpl
     from ringlet.core.loading.architecture import Architecture, Key, SourceTable
     from ringlet.core.loading.common_names import HF_KEYS
@@ -53,6 +54,7 @@ __all__ = [
     "SamplerContext",
     "SourceTable",
     "Tokenizer",
+    "Trace",
     "__version__",
     "hookimpl",
     "window_but_every_nth",
@@ -88,6 +90,7 @@ _HOMES = {
     "SamplerContext": "ringlet.core.sampling",
     "SourceTable": "ringlet.core.loading.architecture",
     "Tokenizer": "ringlet.tokenization.tokenizer",
+    "Trace": "ringlet.core.explanation.trace",
     "hookimpl": "ringlet.core.hookspecs",
     "window_but_every_nth": "ringlet.core.loading.windows",
     "window_everywhere": "ringlet.core.loading.windows",

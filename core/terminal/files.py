@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkstemp
 
 from ringlet.core.errors import RingletError
 
@@ -24,6 +23,8 @@ def check_writable(path: str) -> None:
 
 def write_text_file(path: str, text: str) -> None:
     """The text as UTF-8, under a temporary name until it is complete. Raises RingletError where that cannot be."""
+    from tempfile import mkstemp
+
     check_writable(path)
     target = Path(path).expanduser()
     try:
