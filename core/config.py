@@ -109,6 +109,8 @@ class ModelConfig:
                 raise FormatError(f"layer {index}: window {layer.window!r} is not a positive whole number")
             if layer.rope is not None:
                 layer.rope.check(f"layer {index}", self.d_k)
+        if self.residual == "parallel" and self.post_norms:
+            raise FormatError("residual is 'parallel' and post_norms is true: a parallel block has no post norms")
         for name in ("score_scale", "norm_epsilon", "embedding_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise FormatError(f"{name} is {getattr(self, name)!r}: a positive number is needed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import cache
+from pathlib import Path
 
 import naive
 import numpy as np
@@ -376,3 +377,20 @@ def test_tracing_leaves_the_pipeline_as_it_was() -> None:
     before = pipe.generate("ab", max_tokens=2).text
     pipe.trace("ab")
     assert pipe.generate("ab", max_tokens=2).text == before == "cd"
+
+
+def test_a_parallel_block_has_no_post_norms() -> None:
+    with pytest.raises(RingletError, match="residual is 'parallel' and post_norms is true"):
+        replace(open_tiny("gemma3").config, residual="parallel")
+
+
+@pytest.mark.real_model
+def test_a_real_model_s_trace_gives_its_logits(smollm2_path: Path) -> None:
+    pipe = Pipeline.from_pretrained(smollm2_path, backend="numpy")
+    found = pipe.trace("The capital of France is", max_tokens=2)
+    assert near(found.logits, pipe.logits(found.token_ids))
+    assert found.text == "The capital of France is Paris."
+    for step in found.steps:
+        for layer in step.layers:
+            np.testing.assert_allclose(layer.alpha.sum(-1), 1, atol=1e-5)
+        assert (step.lens.ids[-1] == step.best.ids).all()

@@ -1,7 +1,8 @@
 """The readable reference: a forward step in float32 NumPy, in the order and symbols of the theory.
 
-Read `forward`, `attention` and `attend`: sentence → tokens → embedding → Q, K, V → S = QKᵀ/√d_k → α = softmax(S)
-→ O_head = αV → O_heads·W_o → feed-forward → W_t → logits (Vaswani et al. 2017, Attention Is All You Need, eq. 1).
+Read `forward_with_hidden`, `block`, `attention` and `attend`: sentence → tokens → embedding → Q, K, V → S = QKᵀ/√d_k
+→ α = softmax(S) → O_head = αV → O_heads·W_o → feed-forward → W_t → logits (Vaswani et al. 2017, Attention Is All You
+Need, eq. 1).
 
 Whoever watches (`ringlet explain`, `pipe.trace`, an observer of a plugin's) is told each quantity by its name.
 """
