@@ -15,6 +15,7 @@ try:
     from ringlet.core.commands.perplexity import perplexity
     from ringlet.core.commands.plugins import plugins
     from ringlet.core.commands.tokenize import tokenize
+    from ringlet.core.commands.warmup import warmup
     from ringlet.core.terminal.command_group import RootGroup
 except ModuleNotFoundError as missing:
     if __name__ != "__main__":
@@ -38,7 +39,7 @@ def main() -> None:
     """
 
 
-for command in (generate, tokenize, inspect, explain, perplexity, bench, plugins, completion):
+for command in (generate, tokenize, inspect, explain, perplexity, bench, warmup, plugins, completion):
     main.add_command(command)
 
 if __name__ == "__main__":

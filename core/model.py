@@ -33,10 +33,13 @@ def load_model(
     *,
     mmap: bool = True,
     ignore_config_keys: Collection[str] = (),
+    quantize: str | None = None,
+    threads: int | None = None,
 ) -> Model:
     """The model that `source` names (see `formats.source.resolve_source`), its weights memory-mapped.
 
-    architectures: those known. ignore_config_keys: configuration keys to treat as not there.
+    architectures: those known. ignore_config_keys: configuration keys to treat as not there. quantize: what the weights
+    are quantised to, a value of `quantizing.plan.FORMATS`; threads: that do it, None for all cores.
     Raises FormatError, which names the file and what is wrong with it.
     """
     found = resolve_source(source)
@@ -44,8 +47,14 @@ def load_model(
     if found.kind == "gguf":
         opened = open_gguf(path, mmap)
         config, weights = load_gguf(opened, architectures, ignore_config_keys)
+        files = list(opened.paths)
         tokenizer = Tokenizer.from_gguf(opened.metadata, name=str(path))
     else:
         config, weights = load_directory(path, architectures, mmap, ignore_config_keys)
+        files = sorted(path.glob("*.safetensors"))
         tokenizer = Tokenizer.from_directory(path)
+    if quantize is not None:
+        from ringlet.core.quantizing.weights import quantize_weights
+
+        weights = quantize_weights(weights, quantize, found.name, path, files, mmap, threads)
     return Model(config, weights, tokenizer, found.name, path)

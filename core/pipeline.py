@@ -33,6 +33,7 @@ from ringlet.core.generation.options import GenerationOptions
 from ringlet.core.generation.request import Request
 from ringlet.core.observers import Observable, let_plugins_watch
 from ringlet.core.plugin_manager import PluginManager, load_plugins
+from ringlet.core.quantizing.plan import checked_format
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.step import run_step
 
@@ -97,6 +98,8 @@ class Pipeline:
         sinks, overflow: with overflow "slide" a full ring overwrites its oldest token, the first `sinks` ones apart;
             with "stop" the generation ends.
         kv_dtype: what the rings hold, "f32" or "f16"; "auto": the backend's choice.
+        quantize: "q8_0", "q4_0", "q4_1", "q4_k" or "q6_k": weights in F32, F16 and BF16 are quantised now, and kept in
+            the user's cache folder for the next time; see `quantizing.plan` for which become what.
         threads: how many the backend uses; None: its choice.
         plugins: files with samplers, backends and architectures.
         ignore_config_keys: configuration keys to treat as not there.
@@ -106,8 +109,7 @@ class Pipeline:
         before it is loaded.
         """
         began = perf_counter()
-        if quantize is not None:
-            raise RingletError(f"quantize={quantize!r} is not available yet: leave it out")
+        wanted_format = None if quantize is None else checked_format(quantize)
         check_ring_options(context, sinks, overflow, chunk)
         loaded_plugins = load_plugins(one_or_more(plugins))
         candidates = backend_candidates(backend, loaded_plugins)
@@ -117,7 +119,14 @@ class Pipeline:
         from ringlet.core.model import load_model
 
         architectures = [registered.cls for registered in loaded_plugins.registry("architecture").values()]
-        model = load_model(source, architectures, mmap=mmap, ignore_config_keys=ignore_config_keys)
+        model = load_model(
+            source,
+            architectures,
+            mmap=mmap,
+            ignore_config_keys=ignore_config_keys,
+            quantize=wanted_format,
+            threads=threads,
+        )
         layout = ring_layout(model.config, context, sinks, overflow, chunk)
         made = make_backend(candidates, loaded_plugins, model.config, model.weights, threads)
         return cls(model, made, layout, made.ring_dtype(kv_dtype), loaded_plugins, perf_counter() - began)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -109,6 +111,19 @@ class ModelWeights:
                 if isinstance(value, Matrix):
                     found[f"layers.{index}.{field.name}"] = value
         return found
+
+    def with_matrices(self, matrices: Mapping[str, Matrix]) -> ModelWeights:
+        """The same weights, but with these matrices in the place of those of the same names; see `matrices`."""
+        changed: dict[str, Any] = {name: matrix for name, matrix in matrices.items() if "." not in name}
+        if self.W_t is self.embedding and "embedding" in changed:
+            changed["W_t"] = changed["embedding"]
+        layers: list[dict[str, Matrix]] = [{} for _ in self.layers]
+        for name, matrix in matrices.items():
+            if "." in name:
+                _, index, field = name.split(".")
+                layers[int(index)][field] = matrix
+        together = zip(self.layers, layers, strict=True)
+        return replace(self, layers=tuple(replace(layer, **held) for layer, held in together), **changed)
 
     @property
     def nbytes(self) -> int:

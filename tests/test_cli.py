@@ -160,7 +160,7 @@ def test_generate_options_arrive():
         (["x" * 2000], "tokens and the context 1024"),
         (["x", "--stop", ""], "stop holds ''"),
         (["x", "--kv-dtype", "q8"], "kv_dtype is 'q8'"),
-        (["x", "--quantize", "q8_0"], "not available yet"),
+        (["x", "--quantize", "q5"], "quantize is .q5.: choose from q8_0, q4_0, q4_1, q4_k, q6_k"),
         (["x", "--model", "./gone.gguf"], "./gone.gguf: no such file"),
         (["x", "--plugin", "gone.py"], "plugin .*gone.py: import: FileNotFoundError"),
         (["x", "--plugin", "core"], "plugin .*core: import: IsADirectoryError: .*core is a directory"),

@@ -409,7 +409,7 @@ def test_options_that_cannot_be(options, message):
         ({"overflow": "wrap"}, "overflow is 'wrap'"),
         ({"kv_dtype": "f64"}, "kv_dtype is 'f64': choose from auto, f32, f16"),
         ({"kv_dtype": "q8"}, "kv_dtype is 'q8'"),
-        ({"quantize": "q8_0"}, "quantize='q8_0' is not available yet"),
+        ({"quantize": "q9"}, "quantize is 'q9': choose from q8_0, q4_0, q4_1, q4_k, q6_k"),
         ({"threads": 0}, "threads is 0"),
         ({"chunk": 0}, "chunk is 0"),
         ({"plugins": ["no_such_file.py"]}, r"plugin .*no_such_file.py: import: FileNotFoundError"),
@@ -440,7 +440,7 @@ def test_options_are_checked_before_the_model_is_loaded(monkeypatch):
         {"threads": 0},
         {"threads": 257},
         {"threads": 257, "backend": "numpy"},
-        {"quantize": "q8_0"},
+        {"quantize": "q9"},
     ):
         with pytest.raises(RingletError):
             Pipeline.from_pretrained("org/large", **options)

@@ -106,10 +106,9 @@ class CpuBackend(Backend):
         return rows[:, : self.config.d_model].copy()
 
     def warm_up(self, everything: bool = False) -> str:
-        names = all_units() if everything else needed_units(self.weights)
-        machine_code(names)
+        machine_code(all_units() if everything else needed_units(self.weights))
         folder, why = kernels_folder()
-        return f"has {len(names)} kernels compiled, " + (f"kept in {folder}" if folder else f"but not kept: {why}")
+        return "has its kernels compiled, " + (f"kept in {folder}" if folder else f"but not kept: {why}")
 
     def machine_limits(self) -> MachineLimits:
         from ringlet.plugins.backends.cpu.limits import machine_limits  # imports Numba

@@ -1,0 +1,1 @@
+"""Weights quantised when a model is loaded: float32 → blocks, what is quantised to what, and where it is kept."""
