@@ -10,7 +10,7 @@ returns them: after top-k it works on forty numbers and not on a hundred thousan
         def __init__(self, p: float = 0.05) -> None: ...
 
         def __call__(self, candidates, context):
-            return candidates.keep(candidates.logits >= candidates.logits.max() + log(self.p))
+            return candidates.at_least(candidates.largest + log(self.p))
 
 Nothing here is changed once it is made: each method returns new candidates. What cannot be drawn from (a NaN, +inf,
 no token at all) raises UnusableLogits, which the chain tells with the sampler's name.
@@ -19,15 +19,16 @@ no token at all) raises UnusableLogits, which the chain tells with the sampler's
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ringlet.core.largest import column_maxima, kth_largest, places_of_largest
+from ringlet.core.largest import fewest_reaching, kth_largest
 
 MANY = 1 << 14  # tokens whose weights are worth computing in float32
-FEW = 256  # tokens that are sorted at once
-NO_IDS, NO_LOGITS = np.empty(0, np.intp), np.empty(0, np.float32)
+BLOCK = 1 << 12  # of them are summed at once
+FARTHEST = -1e4  # below the largest logit, where e^x is 0
 
 
 class UnusableLogits(ValueError):  # noqa: N818 - the state of an array; errors are made of it
@@ -58,20 +59,46 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.ids)
 
+    # --- their probabilities ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def largest(self) -> np.float32:
+        """The largest logit."""
+        return np.maximum.reduce(self._all_logits)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The softmax times its denominator, exp(logits − largest), (n,): the likeliest has 1.
+
+        Of many tokens float32, which is ten times as fast; of few float64.
+        """
+        return exponentials(self.logits, self.largest)
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of the weights, the softmax's denominator: pᵢ = weights[i] / total."""
+        return float(self._all_weights.sum())
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """softmax(logits), (n,)."""
+        return self.weights / self.total
+
+    @property
+    def entropy(self) -> float:
+        """H = −Σ pᵢ ln pᵢ, in nats."""
+        differences = np.maximum(self._all_logits - self.largest, np.float32(FARTHEST))
+        return float(np.log(self.total) - (self._all_weights * differences).sum() / self.total)
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """One id from the softmax, by inverting its cumulative sum (float64) at one uniform number."""
+        return self._id_at(_place_of_share(self._all_weights, rng.random()))
+
+    # --- fewer of them, or others ------------------------------------------------------------------------------------
+
     def keep(self, which: np.ndarray) -> Candidates:
         """Those alone. which: bool (n,), or their places among these, ascending."""
         return Candidates(self.ids[which], self.logits[which], self.d_vocab)
-
-    def with_logits(self, logits: np.ndarray) -> Candidates:
-        """The same tokens with other logits, floats (n,); −inf removes a token."""
-        logits = np.asarray(logits, np.float32)
-        if logits.shape != (len(self),):
-            raise UnusableLogits(f"made logits of the shape {logits.shape}, not ({len(self)},)")
-        check_numbers(logits)
-        if np.minimum.reduce(logits) == -np.inf:
-            left = logits > -np.inf
-            return Candidates(self.ids[left], logits[left], self.d_vocab)
-        return Candidates(self.ids, logits.view(), self.d_vocab)
 
     def top(self, k: int) -> Candidates:
         """The k of the largest logits, k ≥ 1; of equal ones at the border the lowest ids."""
@@ -84,6 +111,28 @@ class Candidates:
         if surplus:
             kept[(logits == border).nonzero()[0][-surplus:]] = False
         return self.keep(kept)
+
+    def at_least(self, border: float | np.floating) -> Candidates:
+        """Those whose logit is `border` or more."""
+        return self.keep(self.logits >= rounded_up(border))
+
+    def nucleus(self, p: float) -> Candidates:
+        """The fewest likeliest tokens whose probabilities sum to p or more.
+
+        One token at least; of equal ones the lowest ids come first.
+        """
+        return self._likeliest_reaching(p * self.total)
+
+    def with_logits(self, logits: np.ndarray) -> Candidates:
+        """The same tokens with other logits, floats (n,); −inf removes a token."""
+        logits = np.asarray(logits, np.float32)
+        if logits.shape != (len(self),):
+            raise UnusableLogits(f"made logits of the shape {logits.shape}, not ({len(self)},)")
+        check_numbers(logits)
+        if np.minimum.reduce(logits) == -np.inf:
+            left = logits > -np.inf
+            return Candidates(self.ids[left], logits[left], self.d_vocab)
+        return Candidates(self.ids, logits.view(), self.d_vocab)
 
     def change(self, ids: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Candidates:
         """Other logits for a few tokens.
@@ -114,57 +163,17 @@ class Candidates:
         places, _ = self._places(distinct_ids(ids, self.d_vocab))
         return self.keep(places)
 
-    def dense(self) -> np.ndarray:
-        """Logits of the whole vocabulary, a new float32 (d_vocab,); −inf for tokens that are not left."""
-        dense = np.full(self.d_vocab, -np.inf, np.float32)
-        dense[self.ids] = self.logits
-        return dense
+    # --- and besides -------------------------------------------------------------------------------------------------
 
     def holds(self, token_id: int) -> bool:
         """Whether the token is left."""
         return len(self._places(np.array([token_id]))[0]) > 0
 
-    def nucleus(self, p: float, scores: np.ndarray) -> Candidates:
-        """The fewest tokens of the highest scores, (n,), whose probabilities sum to p or more.
-
-        One token at least; of equal scores the lowest ids come first.
-        """
-        weights = self.weights()
-        needed = p * weights.sum()
-        count = FEW
-        while count < len(weights):
-            places = (scores >= kth_largest(scores, count)).nonzero()[0]
-            if weights[places].sum() >= needed:
-                break
-            count *= 8
-        else:
-            places = np.arange(len(weights))
-        order = places[(-scores[places]).argsort(kind="stable")]
-        sums = weights[order].cumsum()
-        kept = order[: 1 + int(sums[:-1].searchsorted(needed))]
-        kept.sort()
-        return self.keep(kept)
-
-    def probabilities(self) -> np.ndarray:
-        """softmax(logits), float64 (n,)."""
-        weights = self.weights()
-        return weights / weights.sum()
-
-    def weights(self) -> np.ndarray:
-        """The softmax times its denominator, exp(logits − max), float64 (n,): the likeliest has 1.
-
-        Of many tokens they are computed in float32, which is ten times faster, and right to 1e-6 of each.
-        """
-        logits = self.logits
-        if len(logits) > MANY:
-            return np.exp(logits - logits.max()).astype(np.float64)
-        return np.exp(logits.astype(np.float64) - logits.max())
-
-    def draw(self, rng: np.random.Generator) -> int:
-        """One id from the softmax, by inverting its cumulative sum (float64) at one uniform number."""
-        cumulative = self.weights().cumsum()
-        place = int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
-        return int(self.ids[min(place, len(self) - 1)])
+    def dense(self) -> np.ndarray:
+        """Logits of the whole vocabulary, a new float32 (d_vocab,); −inf for tokens that are not left."""
+        dense = np.full(self.d_vocab, -np.inf, np.float32)
+        dense[self.ids] = self.logits
+        return dense
 
     def check(self) -> None:
         """Raises UnusableLogits where what the class promises does not hold: for candidates that a plugin made."""
@@ -176,131 +185,30 @@ class Candidates:
         if not np.isfinite(logits).all():
             raise UnusableLogits("returned logits that are not finite")
 
+    @property
+    def _all_logits(self) -> np.ndarray:
+        """The logits, perhaps with −inf for tokens that are not left."""
+        return self._logits
+
+    @property
+    def _all_weights(self) -> np.ndarray:
+        """The weights of `_all_logits`."""
+        return self.weights
+
+    def _likeliest_reaching(self, needed: float) -> Candidates:
+        """The fewest likeliest tokens whose weights sum to `needed`."""
+        return self.keep(fewest_reaching(self.logits, self.weights, needed))
+
+    def _id_at(self, place: int) -> int:
+        """The token at this place of `_all_logits`."""
+        return int(self._ids[place])
+
     def _places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where these ids stand among the candidates, and for which of the ids: the others are not here."""
-        places = np.searchsorted(self.ids, ids)
+        places = self.ids.searchsorted(ids)
         places[places == len(self)] = 0
-        found = np.flatnonzero(self.ids[places] == ids)
+        found = (self.ids[places] == ids).nonzero()[0]
         return places[found], found
-
-
-class WholeVocabulary(Candidates):
-    """All tokens; a logit of −∞ counts as removed. It is what a chain begins with.
-
-    The logits, float32 (d_vocab,), are lent, and neither copied nor changed: one pass over them serves the check and
-    the search for the largest, and the tokens that were given other logits are kept beside them.
-    """
-
-    def __init__(
-        self,
-        logits: np.ndarray,
-        maxima: np.ndarray | None = None,
-        changed_ids: np.ndarray = NO_IDS,
-        changed: np.ndarray = NO_LOGITS,
-    ) -> None:
-        """Plainly of logits alone. changed_ids: ascending, those whose logits are `changed` and not what was lent."""
-        if maxima is None:
-            maxima = column_maxima(logits)
-            check_numbers(maxima)
-        self._lent, self._maxima, self.d_vocab = logits, maxima, len(logits)
-        self._changed_ids, self._changed = changed_ids, changed
-        self._plain: Candidates | None = None
-
-    @property
-    def ids(self) -> np.ndarray:
-        return self._as_plain().ids
-
-    @property
-    def logits(self) -> np.ndarray:
-        return self._as_plain().logits
-
-    def top(self, k: int) -> Candidates:
-        n_changed = len(self._changed)
-        if k >= self.d_vocab:
-            return self._as_plain() if n_changed else self
-        if n_changed > len(self._maxima) // 4:
-            return WholeVocabulary(self.dense()).top(k)
-        # Of those that are as they were lent, the k largest are among the k + n_changed largest of all.
-        ids = places_of_largest(self._lent, self._maxima, k + n_changed)
-        logits = self._lent[ids]
-        if n_changed:
-            unchanged = self._changed_ids[self._changed_places(ids)] != ids
-            ids = np.concatenate([ids[unchanged], self._changed_ids])
-            logits = np.concatenate([logits[unchanged], self._changed])
-            order = ids.argsort()
-            order = order[logits[order] > -np.inf]
-            ids, logits = ids[order], logits[order]
-        return Candidates(ids, logits, self.d_vocab).top(k)
-
-    def change(self, ids: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Candidates:
-        if not len(ids):
-            return self
-        places, all_ids, all_logits = self._changed_with(ids)
-        before = all_logits[places]
-        after = np.asarray(function(before), np.float32)
-        after = np.where(before > -np.inf, after, before)
-        all_logits[places] = after
-        changed = WholeVocabulary(self._lent, self._maxima, all_ids, all_logits)
-        if not np.maximum.reduce(after) < np.inf:
-            check_numbers(after)
-        if np.minimum.reduce(after) == -np.inf:
-            changed.top(1)  # one at least is left
-        return changed
-
-    def remove(self, ids: ArrayLike) -> Candidates:
-        return self.change(distinct_ids(ids, self.d_vocab), lambda logits: np.full(len(logits), -np.inf, np.float32))
-
-    def only(self, ids: ArrayLike) -> Candidates:
-        ids = distinct_ids(ids, self.d_vocab)
-        logits = self._logits_of(ids)
-        left = logits > -np.inf
-        return Candidates(ids[left], logits[left], self.d_vocab)
-
-    def holds(self, token_id: int) -> bool:
-        return bool(self._logits_of(np.array([token_id]))[0] > -np.inf)
-
-    def dense(self) -> np.ndarray:
-        dense = self._lent.copy()
-        dense[self._changed_ids] = self._changed
-        return dense
-
-    def _as_plain(self) -> Candidates:
-        """The same with an array of ids, and without those that are removed."""
-        if self._plain is None:
-            logits = self.dense() if len(self._changed) else self._lent
-            if np.minimum.reduce(logits) > -np.inf:
-                self._plain = Candidates(np.arange(len(logits)), logits.view(), self.d_vocab)
-            else:
-                ids = (logits > -np.inf).nonzero()[0]
-                self._plain = Candidates(ids, logits[ids], self.d_vocab)
-        return self._plain
-
-    def _logits_of(self, ids: np.ndarray) -> np.ndarray:
-        """ids: ascending, none twice."""
-        places, _, logits = self._changed_with(ids)
-        return logits[places]
-
-    def _changed_with(self, ids: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray, np.ndarray]:
-        """Where these ids, ascending and none twice, stand among those that were changed and these; which those are,
-        ascending; and their logits, an array of its own.
-        """
-        if not len(self._changed):
-            return slice(None), ids, self._lent[ids]
-        if ids is self._changed_ids:
-            return slice(None), ids, self._changed.copy()
-        places = self._changed_places(ids)
-        known = self._changed_ids[places] == ids
-        if known.all():
-            return places, self._changed_ids, self._changed.copy()
-        new_ids = ids[~known]
-        all_ids = np.concatenate([self._changed_ids, new_ids])
-        order = all_ids.argsort()
-        all_ids, logits = all_ids[order], np.concatenate([self._changed, self._lent[new_ids]])[order]
-        return all_ids.searchsorted(ids), all_ids, logits
-
-    def _changed_places(self, ids: np.ndarray) -> np.ndarray:
-        """Where these ids would stand among those that were changed."""
-        return np.minimum(self._changed_ids.searchsorted(ids), len(self._changed_ids) - 1)
 
 
 def check_numbers(logits: np.ndarray) -> None:
@@ -315,5 +223,37 @@ def check_numbers(logits: np.ndarray) -> None:
 def distinct_ids(ids: ArrayLike, d_vocab: int) -> np.ndarray:
     """Those of the ids that are tokens, (n,), ascending, none twice."""
     ordered = np.sort(np.asarray(ids, np.intp).ravel())
-    ordered = ordered[np.searchsorted(ordered, 0) : np.searchsorted(ordered, d_vocab)]
-    return ordered[np.flatnonzero(np.diff(ordered, prepend=-1))]
+    ordered = ordered[ordered.searchsorted(0) : ordered.searchsorted(d_vocab)]
+    return ordered[np.diff(ordered, prepend=-1).nonzero()[0]]
+
+
+def rounded_up(border: float | np.floating) -> np.float32:
+    """The smallest float32 that is no smaller: float32 logits are above the one where they are above the other."""
+    rounded = np.float32(border)
+    return rounded if rounded >= border else np.nextafter(rounded, np.float32(np.inf))
+
+
+def exponentials(logits: np.ndarray, largest: np.float32) -> np.ndarray:
+    """exp(logits − largest), (n,); of many logits float32."""
+    if len(logits) <= MANY:
+        return np.exp(logits.astype(np.float64) - largest)
+    differences = logits - largest
+    return np.exp(differences, out=differences)
+
+
+def _place_of_share(weights: np.ndarray, share: float) -> int:
+    """Where the cumulative sum of the weights (n,) first exceeds this share, 0 ≤ share < 1, of their sum."""
+    if len(weights) <= MANY:
+        return _place_of_sum(weights, share, None)
+    sums = np.add.reduceat(weights, np.arange(0, len(weights), BLOCK), dtype=np.float64)
+    block = _place_of_sum(sums, share, None)
+    rest = share * sums.sum() - sums[:block].sum()
+    return block * BLOCK + _place_of_sum(weights[block * BLOCK : (block + 1) * BLOCK], 0.0, rest)
+
+
+def _place_of_sum(weights: np.ndarray, share: float, wanted: float | None) -> int:
+    """The same, for a few; or, where it is given, where the sum first exceeds `wanted`. The place has a weight."""
+    cumulative = weights.cumsum(dtype=np.float64)
+    wanted = share * cumulative[-1] if wanted is None else wanted
+    place = int(cumulative.searchsorted(wanted, side="right"))
+    return place if place < len(weights) else int(weights.nonzero()[0][-1])  # a sum was rounded

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ringlet.core.candidates import Candidates, UnusableLogits, WholeVocabulary
+from ringlet.core.candidates import Candidates, UnusableLogits
 from ringlet.core.checks import is_whole
 from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.registration import defines
 from ringlet.core.sampler_context import SamplerContext
 from ringlet.core.sampler_spec import SamplerStep
+from ringlet.core.whole_vocabulary import WholeVocabulary
 
 
 class SamplerLink:

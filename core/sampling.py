@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ringlet.core.candidates import Candidates, UnusableLogits, WholeVocabulary
+from ringlet.core.candidates import Candidates, UnusableLogits
 from ringlet.core.checks import is_whole
 from ringlet.core.errors import RingletError
 from ringlet.core.plugin_manager import PluginManager, load_plugins
@@ -38,6 +38,7 @@ from ringlet.core.registration import defines
 from ringlet.core.sampler_calls import SamplerLink
 from ringlet.core.sampler_context import SamplerContext
 from ringlet.core.sampler_spec import SamplerStep, parse_sampler_spec
+from ringlet.core.whole_vocabulary import WholeVocabulary
 
 if TYPE_CHECKING:
     from ringlet.core.config import ModelConfig

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringlet.core.candidates import Candidates, UnusableLogits, WholeVocabulary, distinct_ids
+from ringlet.core.candidates import Candidates, UnusableLogits, distinct_ids
 from ringlet.core.largest import column_maxima, kth_largest, places_of_largest
+from ringlet.core.whole_vocabulary import WholeVocabulary
 
 INFINITY = np.float32(np.inf)
 sizes = st.sampled_from([1, 2, 5, 64, 1023, 1024, 1025, 2047, 2049, 5000, 65_537, 70_001])
@@ -201,5 +202,5 @@ def test_probabilities():
     for size in (5, 20_000):
         logits = np.random.default_rng(1).normal(0, 3, size).astype(np.float32)
         for candidates in both_kinds(logits):
-            assert np.allclose(candidates.probabilities(), naive.softmax(logits), rtol=2e-6)
-            assert candidates.weights().max() == 1
+            assert np.allclose(candidates.probabilities, naive.softmax(logits), rtol=2e-6)
+            assert candidates.weights.max() == 1

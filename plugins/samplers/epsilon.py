@@ -10,7 +10,6 @@ from ringlet.core.candidates import Candidates
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
-from ringlet.plugins.samplers.temperature import entropy
 
 
 class Epsilon:
@@ -50,12 +49,12 @@ class Eta:
         self.epsilon = epsilon
 
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
-        return at_least(candidates, min(self.epsilon, np.sqrt(self.epsilon) * np.exp(-entropy(candidates))))
+        return at_least(candidates, min(self.epsilon, np.sqrt(self.epsilon) * np.exp(-candidates.entropy)))
 
 
 def at_least(candidates: Candidates, probability: float) -> Candidates:
-    p = candidates.probabilities()
-    return candidates.keep(p >= min(probability, p.max()))
+    """Those of this probability or more, or the likeliest: pᵢ ≥ p is lᵢ ≥ max(l) + ln(p·Σ e^(l − max(l)))."""
+    return candidates.at_least(candidates.largest + min(0.0, np.log(probability * candidates.total)))
 
 
 @hookimpl

@@ -29,8 +29,7 @@ class MinP:
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
         if self.p == 0:
             return candidates
-        logits = candidates.logits
-        return candidates.keep(logits >= np.float64(logits.max()) + np.log(self.p))
+        return candidates.at_least(candidates.largest + np.log(self.p))
 
 
 @hookimpl

@@ -51,7 +51,7 @@ class MirostatLoop(ABC):
         if context.step == len(self._mu) and self._left is not None:
             drawn = np.flatnonzero(self._left.ids == context.token_ids[-1])
             if len(drawn):  # else another chose the token
-                surprise = -np.log2(self._left.probabilities()[drawn[0]])
+                surprise = -np.log2(self._left.probabilities[drawn[0]])
                 mu -= self.eta * (surprise - self.tau)
         self._mu += [mu] * (context.step + 1 - len(self._mu))
 
@@ -111,9 +111,8 @@ class MirostatV2(MirostatLoop):
         super().__init__(tau, eta)
 
     def truncate(self, candidates: Candidates, mu: float) -> Candidates:
-        surprise = -np.log2(candidates.probabilities())
-        kept = surprise <= mu
-        return candidates.keep(kept) if kept.any() else candidates.top(1)
+        log_p_of_likeliest = -np.log(candidates.total)
+        return candidates.at_least(candidates.largest + min(0.0, -log_p_of_likeliest - mu * np.log(2)))
 
 
 @hookimpl

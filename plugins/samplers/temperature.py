@@ -47,22 +47,15 @@ class Temperature:
         temperature = np.float32(self._of(candidates))
         if not temperature > 0:
             return candidates.top(1)
-        logits = candidates.logits
         # Differences to the largest, so that a tiny T overflows to −inf, never to +inf.
-        return candidates.with_logits((logits - logits.max()) / temperature)
+        return candidates.with_logits((candidates.logits - candidates.largest) / temperature)
 
     def _of(self, candidates: Candidates) -> float:
         if self.range == 0 or len(candidates) == 1:
             return self.temperature
         lowest, highest = max(0.0, self.temperature - self.range), self.temperature + self.range
-        share = entropy(candidates) / np.log(len(candidates))
+        share = candidates.entropy / np.log(len(candidates))
         return lowest + (highest - lowest) * share**self.exponent
-
-
-def entropy(candidates: Candidates) -> float:
-    """H = −Σ pᵢ ln pᵢ in nats."""
-    p = candidates.probabilities()
-    return float(-(p * np.log(p, where=p > 0, out=np.zeros_like(p))).sum())
 
 
 @hookimpl

@@ -28,8 +28,8 @@ class TopNSigma:
         self.n = n
 
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
-        logits = candidates.logits.astype(np.float64)
-        return candidates.keep(logits >= logits.max() - self.n * logits.std())
+        sigma = candidates.logits.std(dtype=np.float64)
+        return candidates.at_least(candidates.largest - self.n * sigma)
 
 
 @hookimpl

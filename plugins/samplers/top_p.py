@@ -26,7 +26,7 @@ class TopP:
         self.p = p
 
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
-        return candidates if self.p == 1 else candidates.nucleus(self.p, candidates.logits)
+        return candidates if self.p == 1 else candidates.nucleus(self.p)
 
 
 @hookimpl

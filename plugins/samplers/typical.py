@@ -8,6 +8,7 @@ import numpy as np
 
 from ringlet.core.candidates import Candidates
 from ringlet.core.hookspecs import Register, hookimpl
+from ringlet.core.largest import fewest_reaching
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
 
@@ -30,11 +31,10 @@ class Typical:
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
         if self.p == 1:
             return candidates
-        weights = candidates.weights()
-        total = weights.sum()
-        log_p = candidates.logits.astype(np.float64) - candidates.logits.max() - np.log(total)
-        entropy = -(weights * log_p).sum() / total
-        return candidates.nucleus(self.p, -np.abs(log_p + entropy))
+        weights, total = candidates.weights, candidates.total
+        # H + ln pᵢ, with the precision that the weights have
+        distance = candidates.logits.astype(weights.dtype) - (candidates.largest + np.log(total) - candidates.entropy)
+        return candidates.keep(fewest_reaching(-np.abs(distance), weights, self.p * total))
 
 
 @hookimpl

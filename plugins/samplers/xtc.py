@@ -33,13 +33,12 @@ class XTC:
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
         if context.rng.random() >= self.probability:
             return candidates
-        p = candidates.probabilities()
-        choices = np.flatnonzero(p >= self.threshold)
-        if len(choices) < 2:
+        border = candidates.largest + np.log(self.threshold * candidates.total)
+        if border > candidates.largest:
             return candidates
-        kept = p < self.threshold
-        kept[choices[np.flatnonzero(p[choices] == p[choices].min())[-1]]] = True
-        return candidates.keep(kept)
+        choices = candidates.at_least(border)
+        last = (choices.logits == choices.logits.min()).nonzero()[0][-1]
+        return candidates.remove(np.delete(choices.ids, last))
 
 
 @hookimpl
