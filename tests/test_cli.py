@@ -159,7 +159,7 @@ def test_generate_options_arrive():
         (["x", "--context", "0"], "context is 0"),
         (["x" * 2000], "tokens and the context 1024"),
         (["x", "--stop", ""], "stop holds ''"),
-        (["x", "--kv-dtype", "q8"], "kv_dtype is 'q8'"),
+        (["x", "--kv-dtype", "q5"], "kv_dtype is 'q5'"),
         (["x", "--quantize", "q5"], "quantize is .q5.: choose from q8_0, q4_0, q4_1, q4_k, q6_k"),
         (["x", "--model", "./gone.gguf"], "./gone.gguf: no such file"),
         (["x", "--plugin", "gone.py"], "plugin .*gone.py: import: FileNotFoundError"),

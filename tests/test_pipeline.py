@@ -408,7 +408,7 @@ def test_options_that_cannot_be(options, message):
         ({"context": 8, "sinks": 8}, "sinks is 8: from 0 to context - 1"),
         ({"overflow": "wrap"}, "overflow is 'wrap'"),
         ({"kv_dtype": "f64"}, "kv_dtype is 'f64': choose from auto, f32, f16"),
-        ({"kv_dtype": "q8"}, "kv_dtype is 'q8'"),
+        ({"kv_dtype": "q5"}, "kv_dtype is 'q5'"),
         ({"quantize": "q9"}, "quantize is 'q9': choose from q8_0, q4_0, q4_1, q4_k, q6_k"),
         ({"threads": 0}, "threads is 0"),
         ({"chunk": 0}, "chunk is 0"),
