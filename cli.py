@@ -8,6 +8,7 @@ try:
     import click
 
     from ringlet.core.commands.bench import bench
+    from ringlet.core.commands.chat import chat
     from ringlet.core.commands.completion import completion
     from ringlet.core.commands.explain import explain
     from ringlet.core.commands.generate import generate
@@ -35,11 +36,12 @@ def main() -> None:
     Examples:
       ringlet generate "我爱你"
       ringlet generate "Once upon a time" --model org/name
+      ringlet chat --model org/name
       ringlet inspect model.gguf
     """
 
 
-for command in (generate, tokenize, inspect, explain, perplexity, bench, warmup, plugins, completion):
+for command in (generate, chat, tokenize, inspect, explain, perplexity, bench, warmup, plugins, completion):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -28,16 +28,19 @@ RING = "ring."  # before the names of the ring's own arrays
 class Session:
     """What a session file says. token_ids: all that the ring holds. prompt_length: of them, those of the last prompt.
 
-    messages: the conversation, where it is one.
+    messages: the conversation, where it is one. left_out: how many of its messages the model no longer saw, the
+    system's apart.
     """
 
     token_ids: list[int]
     prompt_length: int
     messages: list[dict[str, Any]] | None = None
+    left_out: int = 0
 
 
-def save_session(pipe: Pipeline, path: str | os.PathLike[str], messages: Any = None) -> None:
-    """Raises RingletError where nothing has been generated yet, or the file cannot be written."""
+def save_session(pipe: Pipeline, path: str | os.PathLike[str], messages: Any = None, left_out: int = 0) -> None:
+    """messages, left_out: see `Session`. Raises RingletError where nothing has been generated yet, or the file cannot be
+    written."""
     with pipe.idle_ring.held() as kept:
         if kept is None:
             raise RingletError("there is nothing to save yet: generate a text first")
@@ -53,6 +56,7 @@ def save_session(pipe: Pipeline, path: str | os.PathLike[str], messages: Any = N
             "prompt_length": min(len(prompt_ids), ring.length),
             "first_held": ring.first_held,
             "has_logits": has_logits,
+            "left_out": left_out,
         }
         arrays = {TOKEN_IDS: np.array(ring.token_ids, np.int32)}
         if has_logits:
@@ -87,7 +91,7 @@ def load_session(pipe: Pipeline, path: str | os.PathLike[str]) -> Session:
         messages = _messages(file, arrays)
     prompt_ids = token_ids[: said["prompt_length"]]
     pipe.idle_ring.give_back(PromptState(ring, len(prompt_ids), arrays.get(LOGITS)), prompt_ids)
-    return Session(token_ids, said["prompt_length"], messages)
+    return Session(token_ids, said["prompt_length"], messages, said["left_out"])
 
 
 def _checked(file: SessionFile, pipe: Pipeline) -> Mapping[str, Any]:
@@ -97,18 +101,27 @@ def _checked(file: SessionFile, pipe: Pipeline) -> Mapping[str, Any]:
         raise file.error(f"a session of another model ({said.get('model')}); this one is {pipe.model.name}")
     if said.get("kv_dtype") != pipe.kv_dtype:
         raise file.error(f"its ring holds {said.get('kv_dtype')}, this one {pipe.kv_dtype}: choose that kv_dtype")
-    length, prompt_length, first_held = said.get("length"), said.get("prompt_length"), said.get("first_held")
-    if not is_whole(length) or not is_whole(prompt_length) or not 0 <= prompt_length <= length:
+    length, prompt_length = (_whole(file, key) for key in ("length", "prompt_length"))
+    if not 0 <= prompt_length <= length:
         raise file.error("damaged: its lengths cannot be")
+    if _whole(file, "left_out") < 0:
+        raise file.error("damaged: it left out fewer messages than none")
     if not isinstance(said.get("has_logits"), bool):
         raise file.error("damaged: it does not say whether it has logits")
     layout = pipe.layout
     if layout.overflow == "stop" and length > layout.context:
         raise file.error(f"it holds {length} tokens, more than the context of {layout.context}: choose a larger one")
     _check_layout(file, said.get("layout"), layout, length)
-    if not _are_first_held(first_held, layout, length):
+    if not _are_first_held(said.get("first_held"), layout, length):
         raise file.error("damaged: what its ring holds cannot be")
     return said
+
+
+def _whole(file: SessionFile, key: str) -> int:
+    value = file.session.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise file.error(f"damaged: its {key} cannot be {value!r}")
+    return value
 
 
 def _layout_facts(layout: RingLayout) -> dict[str, Any]:

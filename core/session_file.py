@@ -62,7 +62,7 @@ def write_session_file(
     with _replacing(Path(path).expanduser(), os.fspath(path)) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
-            file.write(array.reshape(-1).view(np.uint8))
+            file.write(array.reshape(-1).view(np.uint8).data)
 
 
 @contextmanager
@@ -103,9 +103,10 @@ class SessionFile:
             raise self.error("no session of Ringlet's")
         if metadata.get("version") != VERSION:
             raise self.error(f"a session in format {metadata.get('version')!r}: this version reads {VERSION!r}")
-        self._described, self._digest = metadata.get("session"), metadata.get("digest")
-        if not isinstance(self._described, str) or not isinstance(self._digest, str):
+        described, digest = metadata.get("session"), metadata.get("digest")
+        if not isinstance(described, str) or not isinstance(digest, str):
             raise self.error("damaged: its description is missing")
+        self._described, self._digest = described, digest
         self.session = parse_json_object(self._described.encode("utf-8", "replace"), f"{name}: damaged")
         self.shapes = self._read_shapes(header, size - 8 - length)
 

@@ -117,7 +117,7 @@ class ModelWeights:
         changed: dict[str, Any] = {name: matrix for name, matrix in matrices.items() if "." not in name}
         if self.W_t is self.embedding and "embedding" in changed:
             changed["W_t"] = changed["embedding"]
-        layers: list[dict[str, Matrix]] = [{} for _ in self.layers]
+        layers: list[dict[str, Any]] = [{} for _ in self.layers]
         for name, matrix in matrices.items():
             if "." in name:
                 _, index, field = name.split(".")

@@ -37,19 +37,19 @@ class WholeVocabulary(Candidates):
         self._changed_ids, self._changed = changed_ids, changed
 
     @cached_property
-    def ids(self) -> np.ndarray:  # type: ignore[override]
+    def ids(self) -> np.ndarray:
         left = self._left
         return np.arange(self.d_vocab) if left is None else left
 
     @cached_property
-    def logits(self) -> np.ndarray:  # type: ignore[override]
+    def logits(self) -> np.ndarray:
         left = self._left
         logits = self._all_logits.view() if left is None else self._all_logits[left]
         logits.flags.writeable = False
         return logits
 
     @cached_property
-    def _all_logits(self) -> np.ndarray:  # type: ignore[override]
+    def _all_logits(self) -> np.ndarray:
         return self.dense() if len(self._changed) else self._lent
 
     @cached_property
@@ -60,7 +60,7 @@ class WholeVocabulary(Candidates):
         return (self._all_logits > -np.inf).nonzero()[0]
 
     @cached_property
-    def _all_weights(self) -> np.ndarray:  # type: ignore[override]
+    def _all_weights(self) -> np.ndarray:
         return exponentials(self._all_logits, self.largest)
 
     def _id_at(self, place: int) -> int:

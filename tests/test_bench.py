@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -22,6 +23,7 @@ from ringlet.core.measurement.benchmark import Settings, run_benchmark, whole_nu
 from ringlet.core.measurement.workload import StepCounter
 from ringlet.core.pipeline import Pipeline
 from ringlet.core.ring_cache import RingLayout
+from ringlet.core.terminal.standard_error import passing_lines
 
 KEYS = {
     "test", "depth", "batch", "tokens_per_second", "stdev", "share_of_limit", "model", "backend", "threads", "repeat",
@@ -213,15 +215,22 @@ def test_a_table() -> None:
     assert done.stderr == ""
 
 
-def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringlet.core.terminal import console
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    told: list[str] = []
-    monkeypatch.setattr(console.click, "echo", lambda text, **options: told.append(text))
-    monkeypatch.setattr(sys, "stderr", type("Terminal", (), {"isatty": lambda self: True})())
-    with console.passing_lines() as tell:
+
+def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    for stream, shown in ((Terminal(), f"\r\033[Khalf\r\033[K{'long ' * 7}long\r\033[K"), (io.StringIO(), "")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with passing_lines() as tell:
+            tell("half")
+            tell("long " * 20)
+        assert stream.getvalue() == shown
+    monkeypatch.setattr(sys, "stderr", None)
+    with passing_lines() as tell:
         tell("half")
-    assert told == ["\r\033[Khalf", "\r\033[K"]
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def assert_kept_from(found: list[int], p: np.ndarray, border: float) -> None:
 @given(several_logits, st.sampled_from([0.0, 0.05, 0.1, 0.3]))
 def test_xtc_removes_the_likeliest_but_the_last_likely_one(logits, threshold):
     p = softmax(logits)
-    if np.abs(p - threshold).min() < 1e-12:
+    if np.abs(p - threshold).min() < 1e-6:  # nearer than float32 can tell
         return
     choices = [token_id for token_id in likeliest_first(p) if p[token_id] >= threshold]
     expected = sorted(set(range(len(p))) - set(choices[:-1]))

@@ -65,7 +65,7 @@ def test_a_generation_after_loading_is_the_one_without(layout: dict, window: int
         assert all_bits(second) == all_bits(first)
 
 
-@pytest.mark.parametrize("kv_dtype", ["f16", "f32"])
+@pytest.mark.parametrize("kv_dtype", ["f16", "f32", "q8"])
 def test_the_embedded_model_on_the_cpu(kv_dtype: str, tmp_path: Path) -> None:
     prompt = "春眠不觉晓，处处闻啼鸟。\n夜来风雨声，"
     first, second = (Pipeline.from_pretrained(context=96, kv_dtype=kv_dtype) for _ in range(2))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ringlet.core.commands.chat import chat_format, template_options
 from ringlet.core.commands.options import (
     json_option,
     loading_options,
@@ -20,9 +22,11 @@ from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS, SAMPLE
 from ringlet.core.errors import RingletError
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_chunks, print_json, read_text_argument, remark, warn
+from ringlet.core.terminal.files import check_writable
 
 if TYPE_CHECKING:
     from ringlet.core.completion import Completion
+    from ringlet.core.pipeline import Pipeline
 
 SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 
@@ -36,6 +40,7 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
       ringlet generate "def fib(n):" --model model.gguf --sampler "min_p=0.1,temperature=1.2"
       ringlet generate "Hello" --sampler temperature=0 --max-tokens 32 --json
       ringlet generate "《春望》" --strategy "beam_search(beams=8)" --n 3
+      ringlet generate "Who was Li Bai?" --chat --model model.gguf
       ringlet generate "Alice, as JSON: " --model model.gguf --json-schema person.json
     """
 )
@@ -62,6 +67,11 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 @click.option("--n", type=int, default=1, show_default=True, help="Completions.")
 @click.option("--best-of", type=int, metavar="N", help="Draw N completions and give the likeliest.")
 @click.option("--logprobs", type=int, metavar="N", help="With --json: log-probabilities, and the N likeliest tokens.")
+@click.option("--chat", is_flag=True, help="PROMPT is a message, put into the model's chat template.")
+@template_options
+@click.option(
+    "--prompt-cache", metavar="FILE", help="Begin with the ring in FILE, and keep it there for the next time."
+)
 @click.option("--seed", type=int, help="The same seed gives the same text.  [default: another each time]")
 @click.option("--max-tokens", type=int, default=MAX_TOKENS, show_default=True, help="Tokens to generate at most.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
@@ -82,6 +92,10 @@ def generate(
     n: int,
     best_of: int | None,
     logprobs: int | None,
+    chat: bool,
+    system: str | None,
+    template: str | None,
+    prompt_cache: str | None,
     seed: int | None,
     max_tokens: int,
     stop: tuple[str, ...],
@@ -104,9 +118,18 @@ def generate(
         raise RingletError("--logprobs is shown by --json: give both")
     chosen = (max_tokens, sampler, seed, stop, ignore_eos)
     more = {"logprobs": logprobs, "strategy": strategy}
-    GenerationOptions.checked(state.plugins, *chosen, n, best_of=best_of, **more)
+    checked = GenerationOptions.checked(state.plugins, *chosen, n, best_of=best_of, **more)
+    check_chat_options(chat, system, template, parse_special)
+    if prompt_cache is not None:
+        check_writable(prompt_cache)
+        if checked.strategy.needs_hidden:
+            raise RingletError(f"--prompt-cache: the strategy {strategy} computes a prompt anew: leave one of them out")
     pipe = open_pipeline(state, verbose=verbose, **loading)
-    ids = pipe.tokenizer.encode(text, parse_special=parse_special)
+    if chat:
+        ids = chat_format(pipe.tokenizer, template).encode(first_messages(text, system))
+    else:
+        ids = pipe.tokenizer.encode(text, parse_special=parse_special)
+    known = prompt_of_cache(pipe, prompt_cache)
     if max_tokens and pipe.layout.overflow == "stop" and len(ids) == pipe.layout.context:
         warn(f"the prompt fills the context of {len(ids)} tokens: choose a larger --context, or --overflow slide")
     if n == 1 and best_of is None:
@@ -117,10 +140,34 @@ def generate(
         completions = found if isinstance(found, list) else [found]
         if not as_json:
             click.echo("\n\n".join(completion.text for completion in completions))
+    if prompt_cache is not None and known != ids:
+        pipe.save_session(prompt_cache)
     if as_json:
         values = [completion.to_dict() for completion in completions]
         print_json(values if n > 1 else values[0])
     remark(f"seed: {seed}; {speed_text(completions)}", verbose)
+
+
+def check_chat_options(chat: bool, system: str | None, template: str | None, parse_special: bool) -> None:
+    """Raises RingletError where they contradict each other."""
+    for name, value in (("--system", system), ("--template", template)):
+        if value is not None and not chat:
+            raise RingletError(f"{name} is for a conversation: give --chat with it")
+    if chat and parse_special:
+        raise RingletError("--parse-special: with --chat the template writes the special tokens: leave one of them out")
+
+
+def first_messages(text: str, system: str | None) -> list[dict[str, str]]:
+    first = [] if system is None else [{"role": "system", "content": system}]
+    return [*first, {"role": "user", "content": text}]
+
+
+def prompt_of_cache(pipe: Pipeline, path: str | None) -> list[int] | None:
+    """The pipeline has the ring of the file, if there is one; the ids of the prompt that it began with."""
+    if path is None or not Path(path).expanduser().exists():
+        return None
+    session = pipe.load_session(path)
+    return session.token_ids[: session.prompt_length]
 
 
 def constrained(sampler: str | None, strategy: str, **constraints: str | None) -> str | None:

@@ -1,6 +1,6 @@
 """float32 weights → blocks, for each format that a model may be quantised to: the reverse of `core.quantization`.
 
-What comes of a block is, to the last bit, what the `gguf` package makes of it; of Q4_K and Q6_K, which that cannot make,
+What comes of a block is, to the last bit, what the `gguf` package makes of it; of Q4_K and Q6_K, which it cannot make,
 what ggml's `quantize_row_q4_K_ref` and `quantize_row_q6_K_ref` do, unless its scale is zero in float16. The layouts are
 described in `core.quantization`.
 """

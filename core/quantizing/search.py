@@ -42,7 +42,18 @@ def scales_and_minima(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 @numba.njit(error_model="numpy", nogil=True)
-def _try_scales_and_minima(levels, x, weight, sums, low, high, least, found, q, memory):
+def _try_scales_and_minima(
+    levels: np.ndarray,
+    x: np.ndarray,
+    weight: np.ndarray,
+    sums: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    least: np.ndarray,
+    found: np.ndarray,
+    q: np.ndarray,
+    memory: np.ndarray,
+) -> None:
     """Where a trial's error is below `least`: that, `low`, and in `found` the scale, and what q came from."""
     n_weights, n = x.shape
     inverse, sum_q, sum_qq, sum_qx, error = memory[0], memory[1], memory[2], memory[3], memory[4]
@@ -97,7 +108,15 @@ def scales(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @numba.njit(error_model="numpy", nogil=True)
-def _try_scales(levels, x, weight, weight_x, farthest, found, memory):
+def _try_scales(
+    levels: np.ndarray,
+    x: np.ndarray,
+    weight: np.ndarray,
+    weight_x: np.ndarray,
+    farthest: np.ndarray,
+    found: np.ndarray,
+    memory: np.ndarray,
+) -> None:
     """found: the scale, scale·Σ w·x·q, which is larger the less error there is, and what q came from."""
     n_weights, n = x.shape
     inverse, q, sum_qx, sum_qq = memory[0], memory[1], memory[2], memory[3]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ringlet.core.errors import RingletError
+from ringlet.core.terminal.standard_error import passing_lines as passing_lines
+from ringlet.core.terminal.standard_error import warn as warn
 
 if TYPE_CHECKING:
     from ringlet.core.completion import Chunk
@@ -68,11 +70,6 @@ def remark(text: str, verbose: bool) -> None:
         click.echo(text, err=True)
 
 
-def warn(text: str) -> None:
-    """A line about what the user may not have meant; the command goes on."""
-    click.echo(f"Warning: {text}", err=True)
-
-
 def print_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
     """Their texts as they come, and the end of the line; on a terminal an interrupt ends the line too."""
     printed, written = [], ""
@@ -105,18 +102,3 @@ def progress_bar(verbose: bool) -> Iterator[Callable[[int, int, str], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
-
-
-@contextmanager
-def passing_lines() -> Iterator[Callable[[str], None]]:
-    """A function that shows a line on standard error until the next one comes, where that is a terminal."""
-    shown = sys.stderr.isatty()
-
-    def tell(text: str) -> None:
-        if shown:
-            click.echo(f"\r\033[K{text}", nl=False, err=True)
-
-    try:
-        yield tell
-    finally:
-        tell("")

@@ -1,0 +1,96 @@
+"""`chat`: talk with a model."""
+
+from __future__ import annotations
+
+from secrets import randbelow
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ringlet.core.commands.options import loading_options, open_pipeline, options, ring_options, verbose_option
+from ringlet.core.defaults import DEFAULT_SAMPLER
+from ringlet.core.terminal.command_group import CommandState
+from ringlet.core.terminal.console import read_text_file, remark
+
+if TYPE_CHECKING:
+    from ringlet.tokenization.chat.format import ChatFormat
+    from ringlet.tokenization.tokenizer import Tokenizer
+
+SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
+template_options = options(
+    click.option("--system", metavar="TEXT", help="What the model is told before the conversation."),
+    click.option(
+        "--template",
+        metavar="TEMPLATE",
+        help="A chat template instead of the model's own: a file, a Jinja text, or the name of another of the model's.",
+    ),
+)
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      ringlet chat --model model.gguf
+      ringlet chat --model org/name --system "Answer in one sentence." --context 8192
+      ringlet chat --template poet.jinja --max-tokens 64
+      echo "Who was Li Bai?" | ringlet chat --model model.gguf
+    """
+)
+@loading_options
+@ring_options
+@template_options
+@click.option(
+    "--sampler",
+    metavar="SPEC",
+    default=DEFAULT_SAMPLER,
+    show_default=True,
+    help="A chain of samplers, as for generate.",
+)
+@click.option("--seed", type=int, help="The same seed gives the same answers.  [default: another each time]")
+@click.option("--max-tokens", type=int, help="Tokens of an answer at most.  [default: as many as the context has]")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End an answer before this text; may be repeated.")
+@verbose_option
+@click.pass_obj
+def chat(
+    state: CommandState,
+    /,
+    system: str | None,
+    template: str | None,
+    sampler: str,
+    seed: int | None,
+    max_tokens: int | None,
+    stop: tuple[str, ...],
+    verbose: bool,
+    **loading: Any,
+) -> None:
+    """Talk with a model: each line is a message. /help lists what else a line may be, Ctrl-D leaves.
+
+    Through a pipe it is the same, without a prompt.
+    """
+    from ringlet.core.chat.conversation import ChatOptions, Conversation
+    from ringlet.core.generation.options import GenerationOptions
+    from ringlet.core.terminal.chat_lines import ChatLines, line_editing
+    from ringlet.core.terminal.chat_session import ChatSession
+
+    def check_sampler(spec: str) -> None:
+        GenerationOptions.checked(state.plugins, 1 if max_tokens is None else max_tokens, spec, seed, stop, False)
+
+    check_sampler(sampler)  # before a model is loaded, perhaps downloaded
+    pipe = open_pipeline(state, verbose=verbose, **loading)
+    chosen = ChatOptions(sampler, randbelow(SEEDS) if seed is None else seed, max_tokens, stop)
+    conversation = Conversation(pipe, chat_format(pipe.tokenizer, template), chosen, system)
+    lines = ChatLines()
+    remark(f"seed: {chosen.seed}", verbose)
+    if lines.is_terminal:
+        remark("/help lists the commands, Ctrl-D leaves", verbose)
+    with line_editing(lines.is_terminal):
+        ChatSession(conversation, lines, check_sampler).run()
+
+
+def chat_format(tokenizer: Tokenizer, template: str | None) -> ChatFormat:
+    """The model's own, another of its by name, or one in a file or a text. Raises RingletError where there is none."""
+    if template is None or template in tokenizer.chat_templates:
+        return tokenizer.chat_format(template)
+    if "{{" in template or "{%" in template:
+        return tokenizer.chat_format(template, "--template")
+    return tokenizer.chat_format(read_text_file(template), template)
