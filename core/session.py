@@ -39,8 +39,8 @@ class Session:
 
 
 def save_session(pipe: Pipeline, path: str | os.PathLike[str], messages: Any = None, left_out: int = 0) -> None:
-    """messages, left_out: see `Session`. Raises RingletError where nothing has been generated yet, or the file cannot be
-    written."""
+    """messages, left_out: see `Session`. Raises RingletError where nothing has been generated yet, or the file cannot
+    be written."""
     with pipe.idle_ring.held() as kept:
         if kept is None:
             raise RingletError("there is nothing to save yet: generate a text first")

@@ -282,7 +282,7 @@ def test_ctrl_c_stops_the_answer_and_the_next_one_leaves(terminal: object) -> No
     shown.interrupt()
     shown.until(r"\(Ctrl-C again leaves, and so does Ctrl-D\)\s+> ")
     shown.type("春眠不觉晓\n")
-    shown.until("春眠不觉晓.*\n.*[\u4e00-\u9fff]{4}")
+    shown.until("晓.*\n.*[\u4e00-\u9fff]{4}")  # how a line is echoed is the line editor's affair
     shown.interrupt()
     shown.until(r"\(stopped\)\s+> ")
     shown.type("/stats\n")

@@ -117,7 +117,7 @@ def generate(
     if logprobs is not None and not as_json:
         raise RingletError("--logprobs is shown by --json: give both")
     chosen = (max_tokens, sampler, seed, stop, ignore_eos)
-    more = {"logprobs": logprobs, "strategy": strategy}
+    more: dict[str, Any] = {"logprobs": logprobs, "strategy": strategy}
     checked = GenerationOptions.checked(state.plugins, *chosen, n, best_of=best_of, **more)
     check_chat_options(chat, system, template, parse_special)
     if prompt_cache is not None:
@@ -136,7 +136,7 @@ def generate(
         with closing(pipe.stream(ids, *chosen, **more)) as stream:
             completions = [Completion.of_chunks(list(stream) if as_json else print_chunks(stream))]
     else:
-        found = pipe.generate(ids, *chosen, n, best_of=best_of, **more)
+        found = pipe.generate(ids, *chosen, n=n, best_of=best_of, **more)
         completions = found if isinstance(found, list) else [found]
         if not as_json:
             click.echo("\n\n".join(completion.text for completion in completions))

@@ -122,14 +122,14 @@ class ContrastiveDecoding(Decoding):
             yield self._group.index, self._choose(computed)
             return
         for part in computed:
-            self._directions.add(part.hidden)
+            self._directions.add(hidden_of(part))
             if part.logits is not None:
                 self._transcript.prompt_is_done()
                 self._try_after(self._prompt, part.logits)
 
     def _choose(self, computed: Sequence[Computed]) -> Chunk:
         """Take one of the candidates, whose hidden states are known now."""
-        hidden = np.concatenate([part.hidden for part in computed])
+        hidden = np.concatenate([hidden_of(part) for part in computed])
         alpha = self._search.penalty_alpha
         p = np.array([candidate.p for candidate in self._candidates])
         place = int(((1 - alpha) * p - alpha * self._directions.likeness(hidden)).argmax())
@@ -140,7 +140,9 @@ class ContrastiveDecoding(Decoding):
         chunk = self._transcript.push(chosen.token_id, chosen.logprobs, is_limit)
         self._spare += [candidate.branch for candidate in self._candidates if candidate is not chosen]
         if chunk.finish_reason is None:
-            self._try_after(chosen.branch, computed[place].logits)
+            logits = computed[place].logits
+            assert logits is not None  # of each candidate's one token they are wanted
+            self._try_after(chosen.branch, logits)
         else:
             for branch in (*self._spare, chosen.branch):
                 self._tools.rings.give_back(branch.ring)
@@ -169,3 +171,9 @@ class ContrastiveDecoding(Decoding):
         shared = min(spare.ring.length, len(self._tokens.ids)) - 1
         self._tools.rings.overwrite(spare.ring, branch.ring, shared)
         return spare
+
+
+def hidden_of(part: Computed) -> np.ndarray:
+    """The hidden states of a step's tokens; `needs_hidden` says that they are there."""
+    assert part.hidden is not None
+    return part.hidden
