@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,13 @@ class MachineLimits:
     multiply_adds_per_second: float
 
 
+class Missing(NamedTuple):
+    """What a machine lacks for a backend: one line, with the way out. is_near: so little that "auto" says it, too."""
+
+    text: str
+    is_near: bool = False
+
+
 class Backend(ABC):
     """Base of every backend. A plugin registers the class; the engine makes one instance a model.
 
@@ -32,6 +39,8 @@ class Backend(ABC):
     can hold; one that has others than host memory makes its own (`new_memory`, `ring_bytes`).
     most_threads: that it can use.
     rank: "auto" takes the backend of the highest rank that works; one of rank 0 has to be named.
+    takes_device: the constructor has a parameter `device`, the number of the one to use, 0 where the user says nothing.
+    place: what it computes on, where that is worth telling; None otherwise.
     origin: the plugin it comes from; None for a built-in one, and for one that was not made by its name.
     """
 
@@ -40,6 +49,8 @@ class Backend(ABC):
     kv_dtypes: ClassVar[tuple[str, ...]] = ("f32", "f16", "q8")
     most_threads: ClassVar[int] = 256
     rank: ClassVar[int] = 0
+    takes_device: ClassVar[bool] = False
+    place: str | None = None
     origin: str | None = None
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, threads: int | None = None) -> None:
@@ -49,6 +60,11 @@ class Backend(ABC):
     def label(self) -> str:
         """For messages: the name, and the plugin it comes from."""
         return self.name if self.origin is None else f"{self.name} ({self.origin})"
+
+    @classmethod
+    def missing(cls) -> Missing | None:
+        """What this machine lacks for the backend; None where it should work. Asked at every start, so it is quick."""
+        return None
 
     @classmethod
     def ring_dtype(cls, wish: str) -> str:

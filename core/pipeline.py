@@ -13,7 +13,7 @@ import numpy as np
 
 from ringlet.core.backend import Backend
 from ringlet.core.backend_calls import new_ring, ring_bytes
-from ringlet.core.backend_choice import backend_candidates, make_backend
+from ringlet.core.backend_choice import backend_candidates, make_backend, tell_choice
 from ringlet.core.checks import (
     check_count,
     check_ring_options,
@@ -84,6 +84,7 @@ class Pipeline:
         kv_dtype: str = "auto",
         quantize: str | None = None,
         threads: int | None = None,
+        device: int | None = None,
         mmap: bool = True,
         plugins: Iterable[str | os.PathLike[str]] = (),
         ignore_config_keys: Collection[str] = (),
@@ -93,7 +94,7 @@ class Pipeline:
 
         source: None for the embedded model, a GGUF file, a directory with config.json, or "org/name" or
             "org/name:file.gguf" of the Hub.
-        backend: "auto", "cpu", "numpy", or a plugin's.
+        backend: "auto", "cuda", "cpu", "numpy", or a plugin's.
         context: tokens of prompt and completion together at most; None: the smaller of 4096 and the model's own.
         sinks, overflow: with overflow "slide" a full ring overwrites its oldest token, the first `sinks` ones apart;
             with "stop" the generation ends.
@@ -101,6 +102,7 @@ class Pipeline:
         quantize: "q8_0", "q4_0", "q4_1", "q4_k" or "q6_k": weights in F32, F16 and BF16 are quantised now, and kept in
             the user's cache folder for the next time; see `quantizing.plan` for which become what.
         threads: how many the backend uses; None: its choice.
+        device: the number of the GPU; None: the first.
         plugins: files with samplers, backends and architectures.
         ignore_config_keys: configuration keys to treat as not there.
         chunk: tokens of a prompt that are computed at once.
@@ -112,7 +114,9 @@ class Pipeline:
         wanted_format = None if quantize is None else checked_format(quantize)
         check_ring_options(context, sinks, overflow, chunk)
         loaded_plugins = load_plugins(one_or_more(plugins))
-        candidates = backend_candidates(backend, loaded_plugins)
+        if device is not None:
+            check_count("device", device, 0)
+        candidates = backend_candidates(backend, loaded_plugins, device)
         candidates[0].cls.ring_dtype(kv_dtype)  # these two fail now, not after a download
         if threads is not None:
             check_count("threads", threads, 1, candidates[0].cls.most_threads)
@@ -128,7 +132,9 @@ class Pipeline:
             threads=threads,
         )
         layout = ring_layout(model.config, context, sinks, overflow, chunk)
-        made = make_backend(candidates, loaded_plugins, model.config, model.weights, threads)
+        made = make_backend(candidates, loaded_plugins, model.config, model.weights, threads, device)
+        if backend == "auto":
+            tell_choice(made)
         return cls(model, made, layout, made.ring_dtype(kv_dtype), loaded_plugins, perf_counter() - began)
 
     @property

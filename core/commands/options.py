@@ -49,10 +49,11 @@ ignored_keys_option = click.option(
 )
 loading_options = options(
     source_option,
-    click.option("--backend", default="auto", show_default=True, help="cpu, numpy, or a plugin's; auto: the fastest."),
+    click.option("--backend", default="auto", show_default=True, help="cuda, cpu, numpy, a plugin's; auto: the best."),
     click.option("--kv-dtype", default="auto", show_default=True, help="What the ring holds: f16, f32 or q8."),
     click.option("--quantize", metavar="FORMAT", help="Quantise F32, F16 and BF16: q8_0, q4_0, q4_1, q4_k or q6_k."),
     click.option("--threads", type=int, help="Threads of the backend.  [default: its choice]"),
+    click.option("--device", type=int, metavar="N", help="The GPU of that number.  [default: the first]"),
     click.option("--no-mmap", is_flag=True, help="Read the weights into memory instead of mapping the file."),
     ignored_keys_option,
 )

@@ -1,0 +1,1 @@
+"""The kernels of the cuda backend, one idea a file."""

@@ -1,0 +1,86 @@
+"""A ring's keys and values in the GPU's memory: one allocation, which begins with a record of each layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringlet.core.config import ModelConfig
+from ringlet.core.errors import RingletError
+from ringlet.core.ring_cache import RingLayout, RingMemory
+from ringlet.plugins.backends.cuda.device import Device, Memory
+from ringlet.plugins.backends.cuda.planes import ALIGNMENT
+from ringlet.plugins.backends.cuda.shapes import RING_RECORD
+
+HALVES_A_LOAD = 8  # heads are padded to what a lane loads at once
+BYTES = {"f32": 4, "f16": 2}
+
+
+class DeviceRing(RingMemory):
+    """Keys (n_kv_heads, slots, d_k padded) and values (n_kv_heads, slots, d_v padded) of each layer, zeroed.
+
+    kv_dtype: "f16" or "f32". address: of the records; see `shapes` for their fields. has_sinks: whether a layer keeps
+    some. capacity: of the layer that sees most. Raises RingletError where there is less memory than needed.
+    """
+
+    def __init__(self, device: Device, config: ModelConfig, layout: RingLayout, kv_dtype: str) -> None:
+        self.device, self.config, self.layout, self.kv_dtype = device, config, layout, kv_dtype
+        self.has_sinks = any(layer.sinks for layer in layout.layers)
+        self.capacity = max(layer.capacity for layer in layout.layers)
+        try:
+            self._memory = Memory(device, ring_bytes(config, layout, kv_dtype))
+        except MemoryError:
+            raise RingletError(self._too_large()) from None
+        self.address = self._memory.address
+        device.upload(self._records(), self.address)
+
+    @property
+    def nbytes(self) -> int:
+        return self._memory.nbytes
+
+    def copy_from(self, other: DeviceRing, length: int) -> None:
+        """All of it: that is one copy, and fast."""
+        self.device.make_current()
+        start = _records_bytes(self.layout)
+        self.device.copy(other.address + start, self.address + start, self.nbytes - start)
+
+    def _records(self) -> np.ndarray:
+        config, size = self.config, BYTES[self.kv_dtype]
+        at, records = self.address + _records_bytes(self.layout), []
+        key_width, value_width = head_width(config.d_k), head_width(config.d_v)
+        for layer in self.layout.layers:
+            keys, at = at, at + _aligned(config.n_kv_heads * layer.slots * key_width * size)
+            values, at = at, at + _aligned(config.n_kv_heads * layer.slots * value_width * size)
+            is_half = int(self.kv_dtype == "f16")
+            records.append([keys, values, layer.slots, layer.capacity, layer.sinks, is_half, key_width, value_width])
+        return np.array(records, np.int64)
+
+    def _too_large(self) -> str:
+        needed, free = ring_bytes(self.config, self.layout, self.kv_dtype), self.device.free_bytes()
+        fits = int(self.layout.context * free / needed)
+        way_out = f"a context of about {fits} would fit" if fits else "no context fits"
+        return (
+            f"the ring needs {needed / 2**30:.2f} GiB, {self.device.name} has {free / 2**30:.2f} GiB free: {way_out}, "
+            "or fewer sequences at once"
+        )
+
+
+def head_width(d: int) -> int:
+    """Numbers of a head, with their padding."""
+    return -(-d // HALVES_A_LOAD) * HALVES_A_LOAD
+
+
+def ring_bytes(config: ModelConfig, layout: RingLayout, kv_dtype: str) -> int:
+    """Bytes of a whole ring."""
+    total = _records_bytes(layout)
+    for layer in layout.layers:
+        for width in (head_width(config.d_k), head_width(config.d_v)):
+            total += _aligned(config.n_kv_heads * layer.slots * width * BYTES[kv_dtype])
+    return total
+
+
+def _records_bytes(layout: RingLayout) -> int:
+    return _aligned(len(layout.layers) * RING_RECORD * 8)
+
+
+def _aligned(n_bytes: int) -> int:
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
