@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_code.py
 
-compiles each kernel to PTX by numba-cuda and assembles it by `ptxas` (pip install "ringlet[cuda]" nvidia-cuda-nvcc),
+compiles each kernel to PTX by numba-cuda and assembles it by `ptxas` (pip install "ringlet[cuda-test]"),
 and prints a Markdown table, that of docs/cuda.md, in about ten minutes.
 """
 
@@ -86,8 +86,22 @@ def assembler() -> str:
             return str(found)
     found_on_path = shutil.which("ptxas")
     if found_on_path is None:
-        raise RuntimeError("there is no ptxas: pip install nvidia-cuda-nvcc")
+        raise RuntimeError('there is no ptxas: pip install "ringlet[cuda-test]"')
     return found_on_path
+
+
+def check_compilers() -> None:
+    """Raises RuntimeError where numba-cuda, NVIDIA's library that compiles for it or `ptxas` is missing."""
+    if find_spec("numba_cuda") is None or not nvrtc_libraries():
+        raise RuntimeError('numba-cuda and its compiler are missing: pip install "ringlet[cuda-test]"')
+    assembler()
+
+
+def nvrtc_libraries() -> list[Path]:
+    """The files of NVIDIA's runtime compiler in installed packages."""
+    spec = find_spec("nvidia")
+    folders = (spec.submodule_search_locations or []) if spec else []
+    return [path for folder in folders for path in Path(folder).glob("*/*/*nvrtc*")]
 
 
 def table() -> Iterator[str]:
