@@ -20,17 +20,13 @@ THEORY = ("embedding", "positions", "W_q", "W_k", "W_v", "W_o", "W_gate", "W_up"
 
 
 @dataclass(frozen=True)
-class Walk:
-    """The token at `position` asks, in one head of one layer.
-
-    multiplications: of this token's step with the ring ("ring"), and with everything computed again ("again").
-    """
+class Question:
+    """The token at `position` asks, in one head of one layer."""
 
     trace: Trace
     layer: int
     head: int
     position: int
-    multiplications: dict[str, int]
 
     @property
     def step(self) -> StepTrace:
@@ -78,6 +74,16 @@ class Walk:
         """What came after the token: the next of the text, or what was drawn after the last."""
         following = self.position + 1
         return self.trace.token_ids[following] if following < len(self.trace.token_ids) else self.step.next_id
+
+
+@dataclass(frozen=True)
+class Walk(Question):
+    """A question and what its answer costs.
+
+    multiplications: of this token's step with the ring ("ring"), and with everything computed again ("again").
+    """
+
+    multiplications: dict[str, int]
 
     def to_dict(self) -> dict[str, Any]:
         """All that is shown, in full, as plain values ready for JSON."""
@@ -127,16 +133,21 @@ def walk(pipe: Pipeline, trace: Trace, layer: int = 0, head: int = 0, token: int
 
     Raises RingletError for a layer, head or token that there is not.
     """
+    asked = question(trace, layer, head, token)
+    counter = StepCounter(pipe.model.config, pipe.model.weights, pipe.layout, pipe.ring_bytes)
+    work = {
+        "ring": counter.step(1, asked.position, asked.position + 1, 1).multiply_adds,
+        "again": counter.step(1, 0, asked.position + 1, 1).multiply_adds,
+    }
+    return Walk(trace, asked.layer, asked.head, asked.position, work)
+
+
+def question(trace: Trace, layer: int = 0, head: int = 0, token: int = -1) -> Question:
+    """The same for what can be told without counting work. Raises RingletError as `walk` does."""
     config = trace.config
     step, row = trace.at(token)
-    position = int(step.positions[row])
-    layout = pipe.layout
-    counter = StepCounter(pipe.model.config, pipe.model.weights, layout, pipe.ring_bytes)
-    work = {
-        "ring": counter.step(1, position, position + 1, 1).multiply_adds,
-        "again": counter.step(1, 0, position + 1, 1).multiply_adds,
-    }
-    return Walk(trace, chosen("layer", layer, config.n_layers), chosen("head", head, config.n_heads), position, work)
+    layer, head = chosen("layer", layer, config.n_layers), chosen("head", head, config.n_heads)
+    return Question(trace, layer, head, int(step.positions[row]))
 
 
 def chosen(name: str, index: int, n: int) -> int:
