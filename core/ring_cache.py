@@ -12,7 +12,6 @@ may be written whole before its first token attends: what it overwrites, none of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ import numpy as np
 from ringlet.core.checks import check_ring_options
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
+from ringlet.core.token_list import TokenList
 
 
 class RingFull(RingletError):  # noqa: N818 - a state of the ring, not a fault
@@ -129,20 +129,24 @@ class RingCache:
     """What is known of one sequence's keys and values.
 
     new_memory: makes what they lie in. memory: what it made, a RingMemory; the backend knows of which kind.
-    token_ids: every token of the sequence so far, also those whose keys are overwritten, so that it can be recomputed.
     """
 
     def __init__(self, layout: RingLayout, new_memory: Callable[[], RingMemory]) -> None:
         self.layout = layout
         self.memory: Any = new_memory()
-        self.token_ids = array("i")
         self._new_memory = new_memory
+        self._tokens = TokenList([])
         self._first_held = [0] * len(layout.layers)  # sinks apart, positions before it are overwritten or may be
+
+    @property
+    def token_ids(self) -> memoryview:
+        """Every token of the sequence so far, also those whose keys are overwritten, so that it can be recomputed."""
+        return self._tokens.ids.data
 
     @property
     def length(self) -> int:
         """Tokens so far; the position of the next one."""
-        return len(self.token_ids)
+        return len(self._tokens)
 
     @property
     def room(self) -> int:
@@ -162,9 +166,13 @@ class RingCache:
             overwritten = self.length + n_tokens - (layer.slots - layer.sinks)
             self._first_held[index] = max(self._first_held[index], overwritten)
 
+    def make_room(self, n_tokens: int) -> None:
+        """Take memory for the ids of so many tokens now; that for their keys and values is there from the start."""
+        self._tokens.make_room(n_tokens)
+
     def append(self, token_ids: Sequence[int]) -> None:
         """Note that the keys and values of these tokens, reserved before, are written."""
-        self.token_ids.extend(token_ids)
+        self._tokens.extend(token_ids)
 
     def rewind(self, length: int) -> int:
         """Cut back to the first `length` tokens, or to none where a key that the next token may see is gone.
@@ -178,7 +186,7 @@ class RingCache:
             for layer, held in zip(self.layout.layers, self._first_held, strict=True)
         )
         kept = length if exact else 0
-        del self.token_ids[kept:]
+        self._tokens.cut(kept)
         self._first_held = [min(held, kept) for held in self._first_held]
         return kept
 
@@ -191,7 +199,7 @@ class RingCache:
             self.memory.copy_since(other.memory, shared, other.length)
         else:
             self.memory.copy_from(other.memory, other.length)
-        self.token_ids, self._first_held = other.token_ids[:], other._first_held[:]
+        self._tokens, self._first_held = other._tokens.fork(), other._first_held[:]
 
     @property
     def first_held(self) -> list[int]:
@@ -201,7 +209,7 @@ class RingCache:
     def restore(self, token_ids: Sequence[int], first_held: Sequence[int], contents: Mapping[str, np.ndarray]) -> None:
         """Hold what another ring did that gave these; the caller has checked that they fit."""
         self.memory.restore(contents, len(token_ids))
-        self.token_ids, self._first_held = array("i", token_ids), list(first_held)
+        self._tokens, self._first_held = TokenList(token_ids), list(first_held)
 
     def fork(self) -> RingCache:
         """An independent copy, in memory of its own."""

@@ -275,3 +275,20 @@ def test_a_batch_refuses_what_a_kernel_could_not_survive():
     with pytest.raises(RingletError, match="once"):
         Batch.of([(ring, [1], "last"), (ring, [2], "last")], config.d_vocab)
     assert ring.length == 0
+
+
+def test_room_that_is_made_is_used_and_nothing_else_is_taken():
+    config, weights = plain_model(5)
+    ring = NumpyBackend(config, weights).new_ring(RingLayout.of(config, 8, 0, "slide", chunk=3), "f32")
+    ring.append([5, 6])
+    ring.make_room(1000)
+    ids = ring._tokens._ids
+    for at in range(500):
+        ring.append([at, at + 1])
+    assert ring._tokens._ids is ids
+    assert ring.token_ids == memoryview(np.array([5, 6, *(at + i for at in range(500) for i in range(2))], np.int32))
+    ring.append([7])
+    assert ring.length == 1003
+    ring.rewind(0)
+    ring.make_room(1 << 40)  # as much as is sane, at most
+    assert len(ring._tokens._ids) <= 1 << 21

@@ -14,7 +14,7 @@ from ringlet.core.defaults import DEFAULT_SAMPLER
 from ringlet.core.errors import RingletError
 from ringlet.core.generation.logprobs import LogprobsOf
 from ringlet.core.generation.strategy import LARGEST_CROWD, Branch, Computed, Decoding, Group, Strategy, Tools
-from ringlet.core.generation.token_list import TokenList
+from ringlet.core.token_list import TokenList
 from ringlet.core.generation.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class Sequence:
         self._chain = tools.new_chain(request.options, completion)
         self._tokens = TokenList(request.prompt_ids)
         self._limit = request.most_tokens(branch.ring.layout)
+        self._tokens.make_room(self._limit)
+        branch.ring.make_room(self._limit)
         self._n_logprobs, self._tokenizer = request.options.listed, tools.tokenizer
 
     @property
