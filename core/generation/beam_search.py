@@ -21,10 +21,10 @@ from ringlet.core.errors import RingletError
 from ringlet.core.generation.logprobs import LogprobsOf, likeliest, log_normaliser
 from ringlet.core.generation.strategy import Branch, Computed, Decoding, Group, Strategy, Tools, check_searcher
 from ringlet.core.generation.text_tree import Node, common_ancestor
-from ringlet.core.token_list import TokenList
 from ringlet.core.generation.transcript import Transcript, nothing_yet
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerChain, check_logits
+from ringlet.core.token_list import TokenList
 
 if TYPE_CHECKING:
     from ringlet.core.generation.options import GenerationOptions

@@ -22,9 +22,9 @@ from ringlet.core.completion import Chunk, TokenLogprobs
 from ringlet.core.errors import RingletError
 from ringlet.core.generation.logprobs import LogprobsOf, likeliest, log_normaliser
 from ringlet.core.generation.strategy import Branch, Computed, Decoding, Group, Strategy, Tools, check_searcher
-from ringlet.core.token_list import TokenList
 from ringlet.core.generation.transcript import Transcript
 from ringlet.core.parameters import Parameter
+from ringlet.core.token_list import TokenList
 
 if TYPE_CHECKING:
     from ringlet.core.generation.options import GenerationOptions

@@ -14,8 +14,8 @@ from ringlet.core.defaults import DEFAULT_SAMPLER
 from ringlet.core.errors import RingletError
 from ringlet.core.generation.logprobs import LogprobsOf
 from ringlet.core.generation.strategy import LARGEST_CROWD, Branch, Computed, Decoding, Group, Strategy, Tools
-from ringlet.core.token_list import TokenList
 from ringlet.core.generation.transcript import Transcript
+from ringlet.core.token_list import TokenList
 
 if TYPE_CHECKING:
     from ringlet.core.generation.options import GenerationOptions
