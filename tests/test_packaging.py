@@ -101,7 +101,7 @@ def test_the_wheel_is_pure_python_and_small(wheel: Path, project: dict) -> None:
     assert wheel.name == f"ringlet-{project['project']['version']}-py3-none-any.whl"
     assert wheel.stat().st_size < 10 * MEGABYTE
     suffixes = {Path(name).suffix for name in contents(wheel) if name.startswith("ringlet/")}
-    assert suffixes == {".py", ".json", ".safetensors", ".md"}
+    assert suffixes == {".py", ".json", ".safetensors", ".md", ".css", ".html", ".js"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: Path, modules: dict) -> None:
@@ -113,6 +113,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: P
     assert found == set(modules)
     shipped = {name.removeprefix("ringlet/data/poet/") for name in names if name.startswith("ringlet/data/poet/")}
     assert shipped == MODEL | {"README.md"}
+    page = {path.name: path.read_bytes() for path in (repository / "core" / "explanation" / "page").iterdir()}
+    found = {Path(name).name: data for name, data in contents(wheel).items() if "/explanation/page/" in name}
+    assert found == page
     for name in MODEL:
         assert contents(wheel)[f"ringlet/data/poet/{name}"] == (repository / "data" / "poet" / name).read_bytes()
 

@@ -26,6 +26,7 @@ REFERENCE = "numpy"  # the backend that tells of its arrays
       ringlet explain "我爱你"
       ringlet explain "我爱你" --layer 2 --head 1 --token 2
       ringlet explain "我爱你" --max-tokens 12 --context 8 --overflow slide --sinks 2
+      ringlet explain "床前明月光" --max-tokens 12 --html page.html
       ringlet explain --softmax
       ringlet explain --scaling --svg scaling.svg
     """
@@ -38,6 +39,7 @@ REFERENCE = "numpy"  # the backend that tells of its arrays
 @click.option("--softmax", is_flag=True, help="Why √d_k: how sharp α is with the scale, and without.")
 @click.option("--scaling", is_flag=True, help="What a token costs as the text grows, measured here.")
 @click.option("--svg", metavar="FILE", help="With --scaling: draw it.")
+@click.option("--html", metavar="FILE", help="A page to look at in a browser: all layers, heads and steps.")
 @parse_special_option
 @loading_options
 @ring_options
@@ -54,6 +56,7 @@ def explain(
     softmax: bool,
     scaling: bool,
     svg: str | None,
+    html: str | None,
     parse_special: bool,
     as_json: bool,
     **loading: Any,
@@ -63,22 +66,36 @@ def explain(
         raise click.UsageError("--softmax and --scaling are two things: choose one")
     if svg is not None and not scaling:
         raise click.UsageError("--svg goes with --scaling")
+    if html is not None and (softmax or scaling):
+        raise click.UsageError("--html goes with neither --softmax nor --scaling")
     if scaling:
         explain_scaling(state, svg, as_json, loading)
         return
     text = explained_text(prompt, softmax)
+    if html is not None:
+        check_writable(html)  # before a model is loaded
     pipe = open_pipeline(state, verbose=False, **(loading | {"backend": REFERENCE}))
-    trace = pipe.trace(pipe.tokenizer.encode(text, parse_special=parse_special), max_tokens)
+    ids = pipe.tokenizer.encode(text, parse_special=parse_special)
+    if html is not None:
+        from ringlet.core.explanation.page_data import check_page_size
+
+        check_page_size(pipe.model.config, len(ids) + max(0, max_tokens))
+    trace = pipe.trace(ids, max_tokens)
     if softmax:
         from ringlet.core.explanation.softmax import study_softmax
         from ringlet.core.terminal.softmax_text import softmax_lines
 
         show(study_softmax(trace), softmax_lines, as_json)
         return
+    from ringlet.core.explanation.html_page import html_page
     from ringlet.core.explanation.walk import walk
     from ringlet.core.terminal.walk_text import walk_lines
 
-    show(walk(pipe, trace, layer, head, token), walk_lines, as_json)
+    found = walk(pipe, trace, layer, head, token)
+    if html is not None:
+        write_text_file(html, html_page(found))
+        remark(f"written: {html}", verbose=False)
+    show(found, walk_lines, as_json)
 
 
 def explained_text(prompt: str | None, softmax: bool) -> str:
