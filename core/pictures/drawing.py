@@ -22,12 +22,13 @@ DARK = {
     "paper": "#0d1117", "panel": "#161b22", "line": "#3d444d", "ink": "#e6edf3", "faint": "#9ea7b1",
     "q": "#8aa8ff", "k": "#ff9a6b", "v": "#4cc38a", "a": "#e3b341", "o": "#d2a8ff", "kept": "#2d2018",
 }  # fmt: skip
+OTHER_FILLS = {"plus": "q", "minus": "k", "badge": "faint", "on-badge": "paper"}
 SANS = 'system-ui, -apple-system, "Segoe UI", "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif'
 SERIF = '"STIX Two Text", "Cambria", "Times New Roman", "Liberation Serif", "Noto Sans CJK SC", serif'
-SIZES = {"head": 18.0, "big": 15.0, "usual": 13.0, "small": 11.0}
+SIZES = {"head": 18.0, "big": 15.0, "usual": 13.0, "number": 12.0, "small": 11.0, "tiny": 9.0}
 FORMULA, SUBSCRIPT = 16.0, 0.72  # size of a formula in pixels, and its subscripts' share of it
 KNOWN = re.compile(
-    r"[ -~\u00a0-\u024f\u0370-\u052f\u2010-\u2027\u2190-\u21ff\u2200-\u22ff\u2e80-\u9fff\uac00-\ud7a3\uff00-\uff60]*"
+    r"[ -~\u00a0-\u024f\u0370-\u052f\u2010-\u2027\u2190-\u21ff\u2200-\u22ff\u2420-\u2426\u2e80-\u9fff\uac00-\ud7a3\uff00-\uff60]*"
 )
 PARTS = re.compile(r"[_^](?:\{[^}]*\}|\w+)|[A-Za-z]+|.")
 
@@ -60,6 +61,17 @@ def fitting(words: str, room: float, size: float) -> str:
     return f"{kept}…"
 
 
+def lines_of(words: str, room: float, size: float) -> list[str]:
+    """The words in lines that fit; one that does not is cut."""
+    lines: list[str] = []
+    for word in words.split():
+        if lines and text_width(f"{lines[-1]} {word}", size) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(fitting(word, room, size))
+    return lines
+
+
 def formula_parts(markup: str) -> list[tuple[str, str]]:
     """A formula's parts with their kinds: "i" italic (single letters), "sub", "sup" or ""; W_q, W_{q}, K^T."""
     found: list[tuple[str, str]] = []
@@ -86,6 +98,7 @@ class Drawing:
 
     def __init__(self, width: float, name: str) -> None:
         self.width, self.name = width, name
+        self.grounds: list[str] = []  # below everything else
         self.parts: list[str] = []
 
     def text(
@@ -115,9 +128,11 @@ class Drawing:
         )
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 6) -> None:
-        self.parts.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}" class="{kind}"/>'
-        )
+        self.parts.append(box(x, y, width, height, kind, radius))
+
+    def ground(self, x: float, y: float, width: float, height: float, kind: str) -> None:
+        """A box below everything else, whenever it is drawn."""
+        self.grounds.append(box(x, y, width, height, kind, 8))
 
     def shade(self, x: float, y: float, width: float, height: float, kind: str, share: float) -> None:
         """A cell of a heat map; share: how dark, from 0 to 1."""
@@ -152,6 +167,11 @@ class Drawing:
             kind,
         )
 
+    def pointer(self, x: float, y: float, radius: float, angle: float, kind: str) -> None:
+        """A small triangle that points from outside at a ring's edge, at an angle in degrees."""
+        turned = f"translate({x:.1f} {y:.1f}) rotate({angle:.1f})"
+        self.parts.append(f'<path d="M0 {-radius:g}l-5 -8h10Z" transform="{turned}" class="{kind}"/>')
+
     def svg(self, height: float, title: str, description: str) -> str:
         """The whole, which stands alone as a file and inside an HTML page."""
         size = f'viewBox="0 0 {self.width:g} {height:g}" width="{self.width:g}" height="{height:g}"'
@@ -164,11 +184,17 @@ class Drawing:
                 f'<desc id="{name}-description">{escape(description)}</desc>',
                 f"<style>{style(name)}</style>",
                 f'<rect width="{self.width:g}" height="{height:g}" rx="10" class="paper"/>',
+                *self.grounds,
                 *self.parts,
                 "</svg>",
                 "",
             ]
         )
+
+
+def box(x: float, y: float, width: float, height: float, kind: str, radius: float) -> str:
+    size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {size} rx="{radius:g}" class="{kind}"/>'
 
 
 def anchored(anchor: str) -> str:
@@ -188,12 +214,22 @@ def style(name: str) -> str:
         f".{name} .bold {{ font-weight: 600 }}",
     ]
     rules += [f".{name} .{size} {{ font-size: {pixels:g}px }}" for size, pixels in SIZES.items()]
-    for colour, light in LIGHT.items():
-        rules.append(f".{name} .{colour} {{ fill: {light}; fill: var(--flow-{colour}) }}")
-        line = f"fill: none; stroke: {light}; stroke: var(--flow-{colour})"
-        rules.append(f".{name} .stroke-{colour} {{ {line}; stroke-width: 1.5 }}")
-    rules.append(f".{name} .dashed {{ stroke-dasharray: 3 3 }}")
+    fills = {colour: colour for colour in LIGHT} | OTHER_FILLS
+    rules += [f".{name} .{kind} {{ {painted('fill', colour)} }}" for kind, colour in fills.items()]
+    rules += [
+        f".{name} .stroke-{colour} {{ fill: none; {painted('stroke', colour)}; stroke-width: 1.5 }}" for colour in LIGHT
+    ]
+    rules += [
+        f".{name} .chip {{ {painted('fill', 'paper')}; {painted('stroke', 'line')} }}",
+        f".{name} .asks {{ {painted('stroke', 'q')}; stroke-width: 2 }}",
+        f".{name} .dashed {{ stroke-dasharray: 3 3 }}",
+        f".{name} .pale {{ fill-opacity: 0.45 }}",
+    ]
     return "\n" + "\n".join(rules) + "\n"
+
+
+def painted(what: str, colour: str) -> str:
+    return f"{what}: {LIGHT[colour]}; {what}: var(--flow-{colour})"
 
 
 def properties(selector: str, colours: Mapping[str, str], more: str = "") -> str:
