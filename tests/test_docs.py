@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -17,12 +18,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from ringlet.cli import main
 from ringlet.core import hookspecs, plugin_manager
 from ringlet.core.batch import Batch
+from ringlet.core.candidates import Candidates
 from ringlet.core.config import ModelConfig
 from ringlet.core.generation.strategies import STRATEGIES
 from ringlet.core.loading import architecture
@@ -32,6 +35,8 @@ from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampling import SamplerContext
 from ringlet.core.terminal.plugin_listing import plugin_rows, usage
 from ringlet.plugins.backends.numpy import NumpyBackend
+from ringlet.testing.checks import outcome_of
+from ringlet.testing.suite import checks_for, from_files
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
 PLUGINS, COMMANDS, GENERATION = "docs/plugins.md", "docs/commands.md", "docs/generation.md"
@@ -224,11 +229,48 @@ def test_the_readme_s_sampler_and_python_run(
     runner = PageRunner(folder, monkeypatch)
     runner.run([Block("file: top_a.py", "python", sampler.text), *commands])
     listed = runner.ringlet(["plugins", "list", "--plugin", "top_a.py"], {}).stdout
-    assert "  a: float; default 0.2" in listed.partition("sampler top_a (top_a.py)\n")[2].splitlines()
+    assert "  a: float, 0 to 1; default 0.2" in listed.partition("sampler top_a (top_a.py)\n")[2].splitlines()
     capsys.readouterr()
     if page == ENGLISH:  # the other page's differs in comments only
         runner.run([script])
         assert re.search(r"(stop|length) \d+$", capsys.readouterr().out, re.MULTILINE)
+
+
+FAULTY = {"faulty.py", "meter.py"}  # of the pages that show how faults are told, and how a draft is made right
+
+
+def shown_samplers(repository: Path) -> Iterator[tuple[str, str]]:
+    """Each sampler on a page, under the page's name and its file's."""
+    for page in (ENGLISH, CHINESE, PLUGINS, TUTORIAL, EXAMPLES):
+        for block in blocks_of(repository / page):
+            name = block.mark.removeprefix("file: ") or "top_a.py"
+            if block.language == "python" and "def register_samplers" in block.text and name not in FAULTY:
+                yield f"{page} {name}", block.text
+
+
+def test_every_sampler_shown_passes_the_conformance_suite(repository: Path, folder: Path) -> None:
+    samplers = dict(shown_samplers(repository))
+    assert len(samplers) >= 8
+    for at, (about, text) in enumerate(samplers.items()):
+        file = folder / f"shown_{at}.py"
+        file.write_text(text, encoding="utf-8")
+        plugins = PluginManager([file])
+        for subject in from_files(plugins, [file]):
+            outcomes = [outcome_of(check) for check in checks_for(subject, plugins)]
+            assert [(about, outcome) for outcome in outcomes if outcome.status == "failed"] == []
+
+
+def test_the_table_of_candidates_says_what_they_have(repository: Path) -> None:
+    """Methods are written with their arguments, and what is no method without."""
+    text = (repository / PLUGINS).read_text(encoding="utf-8").partition("**Candidates**")[2].partition("<!-- file")[0]
+    candidates = Candidates(np.arange(3), np.zeros(3, np.float32), 3)
+    members = re.findall(r"`(\w+)(\([^`]*\))?`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)))
+    assert len(members) > 10
+    for name, arguments in members:
+        assert callable(getattr(candidates, name)) == bool(arguments), name
+        if arguments:
+            names = [each for each in inspect.signature(getattr(candidates, name)).parameters]
+            assert arguments == f"({', '.join(names)})"
 
 
 # --- both READMEs are one --------------------------------------------------------------------------------------------

@@ -18,8 +18,10 @@ BAD = sampler("logits[logits < 1e30] = np.nan; return logits", line='__doc__ = "
 
 
 @pytest.fixture(autouse=True)
-def _no_plugins_from_outside(monkeypatch):
+def _nothing_from_outside(monkeypatch):
+    """No plugins, and no terminal whose width would break words of what is told."""
     monkeypatch.delenv("RINGLET_PLUGINS", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 @pytest.fixture
