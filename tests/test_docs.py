@@ -89,6 +89,7 @@ def arguments_of(command: list[str]) -> list[str] | None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run a page in. The backend "auto" is numpy, which needs no compiling."""
     monkeypatch.delenv("RINGLET_PLUGINS", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(NumpyBackend, "rank", 1000)
     return tmp_path
@@ -269,7 +270,7 @@ def test_the_table_of_candidates_says_what_they_have(repository: Path) -> None:
     for name, arguments in members:
         assert callable(getattr(candidates, name)) == bool(arguments), name
         if arguments:
-            names = [each for each in inspect.signature(getattr(candidates, name)).parameters]
+            names = list(inspect.signature(getattr(candidates, name)).parameters)
             assert arguments == f"({', '.join(names)})"
 
 
