@@ -149,6 +149,13 @@ def test_what_is_wrong_with_the_options(options: list[str], template: str | None
     assert said in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without end here")
+def test_a_template_without_end_is_not_read() -> None:
+    result = chat("春\n", template="/dev/zero")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "/dev/zero: larger than 1048576 bytes" in result.stderr.splitlines()[-1]
+
+
 def test_a_template_in_a_file_is_named_by_it(tmp_path: Path) -> None:
     (tmp_path / "t.jinja").write_text("{{ messages.x.y }}")
     result = chat("春\n", template=str(tmp_path / "t.jinja"))

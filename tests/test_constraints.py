@@ -363,6 +363,19 @@ def test_grammars_that_cannot_be(chain: str, message: str, tmp_path: Path, monke
     assert len(str(raised.value)) < 500
 
 
+ENDLESS = Path("/dev/zero")
+
+
+@pytest.mark.parametrize("name", ["json_schema", "grammar"])
+def test_of_a_file_no_more_is_read_than_a_grammar_may_have(name: str, tmp_path: Path) -> None:
+    """Wherever the limit cuts a character, and where a file has no end."""
+    long = tmp_path / "long.txt"
+    long.write_text("x" + "春" * 100_000, encoding="utf-8")
+    for path in (long, *([ENDLESS] if ENDLESS.exists() else [])):
+        with pytest.raises(RingletError, match="larger than 256 KiB"):
+            SamplerChain(spec(name, str(path)))
+
+
 @pytest.mark.parametrize(
     ("chain", "message"),
     [

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ringlet.tokenization.chat.format import ChatFormat
     from ringlet.tokenization.tokenizer import Tokenizer
 
+MOST_BYTES = 1 << 20  # of a template in a file
 SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 template_options = options(
     click.option("--system", metavar="TEXT", help="What the model is told before the conversation."),
@@ -93,4 +94,4 @@ def chat_format(tokenizer: Tokenizer, template: str | None) -> ChatFormat:
         return tokenizer.chat_format(template)
     if "{{" in template or "{%" in template:
         return tokenizer.chat_format(template, "--template")
-    return tokenizer.chat_format(read_text_file(template), template)
+    return tokenizer.chat_format(read_text_file(template, MOST_BYTES), template)

@@ -33,14 +33,18 @@ def read_text_argument(text: str) -> str:
     return text
 
 
-def read_text_file(path: str) -> str:
-    """A file's text; standard input for "-"."""
+def read_text_file(path: str, most_bytes: int = -1) -> str:
+    """A file's text; standard input for "-". most_bytes: that it may have, for there are devices without end."""
     if path == "-":
         return read_text_argument(path)
     try:
-        return decode(Path(path).read_bytes(), path)
+        with Path(path).open("rb") as file:
+            data = file.read(most_bytes + 1 if most_bytes >= 0 else -1)
     except OSError as error:
         raise RingletError(f"{path}: {error.strerror}") from None
+    if 0 <= most_bytes < len(data):
+        raise RingletError(f"{path}: larger than {most_bytes} bytes")
+    return decode(data, path)
 
 
 def decode(data: bytes, name: str) -> str:

@@ -66,16 +66,24 @@ def lark_text(grammar: str) -> GrammarText:
 
 
 def _read(path: str) -> str:
+    """No more of it than a grammar may have, and a byte: a device may have no end."""
     try:
-        return Path(path).expanduser().read_bytes()[: MOST_BYTES + 1].decode("utf-8-sig")
+        with Path(path).expanduser().open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise RingletError(f"{path}: {error.strerror or error}") from None
-    except ValueError:  # no UTF-8, or a path that cannot be
+    except ValueError:
+        raise RingletError(f"{path!r}: no path of a file") from None
+    _check_size(path, data)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
         raise RingletError(f"{path!r}: no UTF-8 text") from None
 
 
-def _check_size(name: str, text: str) -> None:
-    if len(text.encode(errors="replace")) > MOST_BYTES:
+def _check_size(name: str, text: str | bytes) -> None:
+    data = text.encode(errors="replace") if isinstance(text, str) else text
+    if len(data) > MOST_BYTES:
         raise RingletError(f"{name}: larger than {MOST_BYTES >> 10} KiB")
 
 
