@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -472,6 +474,16 @@ def test_the_options(run) -> None:
     assert len(json.loads(done.stdout)["logprobs"]) == 4
     done = run("--n", "3", "--best-of", "5", "--max-tokens", "4", "--json")
     assert len(json.loads(done.stdout)) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes by name here")
+def test_a_pipe_is_read_once_for_all_completions(run, tmp_path: Path) -> None:
+    """As a shell's <(…) gives one."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=(tmp_path / "pipe").write_text, args=(json.dumps({"const": [1, 2]}),), daemon=True)
+    writer.start()
+    done = run("--json-schema", "pipe", "--n", "3", "--json")
+    assert [value["text"] for value in json.loads(done.stdout)] == ["[1, 2]"] * 3
 
 
 @pytest.mark.parametrize(

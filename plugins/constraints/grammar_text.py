@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +18,7 @@ from ringlet.core.errors import RingletError
 MOST_BYTES = 1 << 18  # of a grammar: what is built of it may need a thousand times as much
 NO_FORCING = '\n%llguidance {"no_forcing": true}\n'
 START_RULE = re.compile(r"^\s*start\s*:", re.MULTILINE)
+_from_pipes: dict[tuple[int, int], bytes] = {}
 COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
@@ -66,10 +68,8 @@ def lark_text(grammar: str) -> GrammarText:
 
 
 def _read(path: str) -> str:
-    """No more of it than a grammar may have, and a byte: a device may have no end."""
     try:
-        with Path(path).expanduser().open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = _beginning(Path(path).expanduser())
     except OSError as error:
         raise RingletError(f"{path}: {error.strerror or error}") from None
     except ValueError:
@@ -79,6 +79,22 @@ def _read(path: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RingletError(f"{path!r}: no UTF-8 text") from None
+
+
+def _beginning(path: Path) -> bytes:
+    """No more of it than a grammar may have, and a byte: a device may have no end.
+
+    A pipe gives its text once, and each sequence reads its grammar for itself: so that is kept.
+    """
+    status = path.stat()
+    pipe = (status.st_dev, status.st_ino)
+    if pipe in _from_pipes:
+        return _from_pipes[pipe]
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if stat.S_ISFIFO(status.st_mode):
+        _from_pipes[pipe] = data
+    return data
 
 
 def _check_size(name: str, text: str | bytes) -> None:
