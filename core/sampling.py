@@ -22,6 +22,7 @@ vocabulary: so work most of Ringlet's own.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from copy import copy, deepcopy
 from pathlib import Path
@@ -112,7 +113,7 @@ class SamplerChain:
 
     def _begin(self, logits: ArrayLike, token_ids: ArrayLike) -> tuple[Candidates, SamplerContext]:
         candidates = check_logits(logits)
-        ids, raw_logits = np.asarray(token_ids, np.int32).view(), np.asarray(logits, np.float32).view()
+        ids, raw_logits = checked_ids(token_ids).view(), np.asarray(logits, np.float32).view()
         ids.flags.writeable = raw_logits.flags.writeable = False
         if self._prompt_length is None:
             self._prompt_length = len(ids)
@@ -145,7 +146,10 @@ def check_logits(logits: ArrayLike) -> WholeVocabulary:
 
     Raises RingletError where there is nothing to draw from: NaN, +inf, or −inf for every token.
     """
-    values = np.asarray(logits, np.float32)
+    try:
+        values = np.asarray(logits, np.float32)
+    except (TypeError, ValueError):
+        raise RingletError("logits are no numbers: an array of the shape (d_vocab,) is needed") from None
     if values.ndim != 1 or not values.size:
         raise RingletError(f"logits have the shape {values.shape}: (d_vocab,) is needed")
     try:
@@ -155,6 +159,20 @@ def check_logits(logits: ArrayLike) -> WholeVocabulary:
     if largest == -np.inf:
         raise RingletError("every token is removed (all logits are −inf): nothing can be drawn")
     raise RingletError(f"the logits hold {'NaN' if np.isnan(largest) else '+inf'}: the model or its file is broken")
+
+
+def checked_ids(token_ids: ArrayLike) -> np.ndarray:
+    """int32 (n,). Raises RingletError for what is no row of token ids; that the model has them is not asked."""
+    try:
+        ids = np.asarray(token_ids)
+    except ValueError:  # rows of different lengths
+        ids = np.empty((), object)
+    if ids.dtype == np.int32 and ids.ndim == 1:
+        return ids
+    is_whole_row = ids.ndim == 1 and (not ids.size or ids.dtype.kind in "iu")
+    if not is_whole_row or (ids.size and not -(2**31) <= ids.min() <= ids.max() < 2**31):
+        raise RingletError(f"token_ids is {reprlib.repr(token_ids)}: a list of token ids is needed")
+    return ids.astype(np.int32)
 
 
 def draw(logits: np.ndarray, rng: np.random.Generator) -> int:

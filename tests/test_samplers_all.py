@@ -182,6 +182,37 @@ def test_whatever_comes(name, logits, text, seed):
     assert chain(name, len(logits), seed).sample(logits, text) == drawn
 
 
+def numbers_within(parameter):
+    """The ends of its range, and numbers of all sizes between."""
+    numbers = [0, 1, 3, 1e-300, 1e-45, 1e-16, 0.5, 1 + 1e-7, 40, 1000, 2.0**63, 3.4e38, 1e300, -1, -1e-300, -1e300]
+    for end in (parameter.minimum, parameter.maximum, parameter.above):
+        numbers += [] if end is None else [end, math.nextafter(end, INFINITY), math.nextafter(end, -INFINITY)]
+    for number in numbers:
+        try:
+            yield parameter.convert(number)
+        except RingletError:
+            continue
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FIRST])
+def test_no_number_within_its_range_makes_nan_or_removes_all(name):
+    parameters = parameters_of(SAMPLERS[name].cls)
+    others = ",semantics=transformers" if "semantics" in [parameter.name for parameter in parameters] else ""
+    kinds = [np.zeros(12), np.linspace(-LARGEST, LARGEST, 12), np.linspace(-1, 1, 12) * 1e-44]
+    for parameter in parameters:
+        for number in numbers_within(parameter) if parameter.type in (int, float) else ():
+            made = SamplerChain(f"{name}({parameter.name}={number!r}{others})", 1, Ends(11))
+            for logits in kinds:
+                assert left(made.process(logits, [3, 3, 0, 3, 3]))
+                made.sample(logits, [3, 3, 0, 3, 3])
+
+
+def test_a_penalty_of_any_size_removes_no_token():
+    for penalty in ("1e-300", "1e300", "3e38"):
+        penalised = SamplerChain(f"repetition_penalty={penalty}").process([0.0, 1.0, -1.0, 2.0], [0, 1, 2])
+        assert np.isfinite(penalised).all()
+
+
 @EVERY
 def test_frequencies(name):
     """Chi-square over 4,000 draws from eight tokens, fixed seeds: above the bound once in 10,000."""

@@ -254,6 +254,26 @@ def test_seeds_that_are_none(seed):
         SamplerChain("greedy", seed=seed)
 
 
+@pytest.mark.parametrize(
+    "ids", [[2**31], [2**70], [0.5], [[0, 1]], "ab", None, [True], [[1], [2, 3]], [np.nan], 5, [None], np.zeros(2)]
+)
+def test_token_ids_that_are_none(ids):
+    for call in (SamplerChain("dry").sample, SamplerChain("repetition_penalty").process):
+        with pytest.raises(RingletError, match=r"^token_ids is .*: a list of token ids is needed$"):
+            call([0.0, 1.0], ids)
+
+
+@pytest.mark.parametrize("ids", [(), [], np.array([]), [0, 1], (1,), np.array([1, 0], np.uint64), np.int8([1])])
+def test_token_ids_of_any_kind(ids):
+    assert SamplerChain("repetition_penalty=2,greedy").sample([0.0, 1.0], ids) == 1
+
+
+@pytest.mark.parametrize("logits", ["abc", [1j, 2], [object()], ["a", "b"]])
+def test_logits_that_are_no_numbers(logits):
+    with pytest.raises(RingletError, match=r"^logits are no numbers"):
+        SamplerChain("").sample(logits)
+
+
 def test_a_picker_draws_itself_and_process_stops_before_it(plugin):
     chain = SamplerChain("top_k=3,second", plugins=[plugin])
     assert chain.sample(LOGITS) == 3

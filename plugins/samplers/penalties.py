@@ -62,7 +62,8 @@ class RepetitionPenalty(Penalty):
         return candidates.change(ids, self._penalised)
 
     def _penalised(self, logits: np.ndarray) -> np.ndarray:
-        return np.minimum(np.where(logits < 0, logits * self.penalty, logits / self.penalty), LARGEST)
+        penalty = np.float64(self.penalty)  # which float32 may not be able to hold
+        return np.clip(np.where(logits < 0, logits * penalty, logits / penalty), -LARGEST, LARGEST)
 
 
 class FrequencyPenalty(Penalty):

@@ -11,6 +11,8 @@ from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 class Temperature:
     """softmax(logits/T): flatter probabilities above T = 1, steeper ones below.
@@ -44,7 +46,7 @@ class Temperature:
         self.temperature, self.range, self.exponent = temperature, range, exponent
 
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
-        temperature = np.float32(self._of(candidates))
+        temperature = np.float32(min(self._of(candidates), LARGEST))
         if not temperature > 0:
             return candidates.top(1)
         # Differences to the largest, so that a tiny T overflows to −inf, never to +inf.
@@ -53,7 +55,7 @@ class Temperature:
     def _of(self, candidates: Candidates) -> float:
         if self.range == 0 or len(candidates) == 1:
             return self.temperature
-        lowest, highest = max(0.0, self.temperature - self.range), self.temperature + self.range
+        lowest, highest = max(0.0, self.temperature - self.range), min(self.temperature + self.range, LARGEST)
         share = candidates.entropy / np.log(len(candidates))
         return lowest + (highest - lowest) * share**self.exponent
 
