@@ -42,7 +42,7 @@ def kernel_names(capability: tuple[int, int]) -> list[str]:
     names = [*SINGLE, *(f"lookup-{name}" for name in BLOCK_FORMATS)]
     names += [f"byte_product-{name}-{tokens}" for name in blocks for tokens in BYTE_PRODUCT_TOKENS]
     names += [f"float_product-{name}-{tokens}" for name in floats for tokens in BYTE_PRODUCT_TOKENS]
-    names += [f"attention-{d_k}-{d_v}-{instruction}" for d_k, d_v in HEADS]
+    names += [f"attention-{d_k}-{d_v}-{instruction}{ring}" for ring in ("", "-q8") for d_k, d_v in HEADS]
     names += [f"float_attention-{d_k}-{d_v}" for d_k, d_v in HEADS]
     if capability >= (8, 0):
         names += [f"tile_product-{name}-{tile}" for name in blocks for tile in TILES]

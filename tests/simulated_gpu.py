@@ -7,12 +7,16 @@ tests/test_cuda_simulator.py, which starts it.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from random_models import HALVES, random_blocks, random_model
 
+from ringlet.core.config import LayerConfig
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.weights import Matrix
+from ringlet.plugins.backends.cuda.backend import CudaBackend
 from ringlet.plugins.backends.cuda.device import Memory
 from ringlet.plugins.backends.cuda.planes import padded
 from ringlet.plugins.backends.cuda.simulated import SimulatedDevice
@@ -90,3 +94,22 @@ def float_matrix(values: np.ndarray, format: str) -> Matrix:
 
 QUANTISED = [name for name, block in BLOCK_FORMATS.items() if block.n_weights > 1]
 FLOATS = [name for name, block in BLOCK_FORMATS.items() if block.n_weights == 1]
+
+
+def made(*model: object) -> CudaBackend:
+    return CudaBackend(*model, device=device())  # type: ignore[arg-type]
+
+
+def quantised_model() -> tuple:
+    """A model whose matrices differ in format inside a layer, with every form of activations."""
+    config, weights = random_model(
+        d_model=64, d_ff=256, d_k=32, d_v=32, n_heads=2, n_kv_heads=1, layers=(LayerConfig(None, HALVES),)
+    )
+
+    def blocks(matrix: Matrix, name: str) -> Matrix:
+        return Matrix(random_blocks(name, matrix.shape[0], matrix.n_columns, scale=5e-3), name, matrix.n_columns)
+
+    layer = weights.layers[0]
+    formats = {"W_q": "Q4_0", "W_k": "Q4_0", "W_v": "Q8_0", "W_up": "Q5_1", "W_gate": "Q4_1", "W_down": "Q6_K"}
+    changed = {name: blocks(getattr(layer, name), format) for name, format in formats.items()}
+    return config, replace(weights, layers=(replace(layer, **changed),), embedding=blocks(weights.embedding, "Q5_0"))

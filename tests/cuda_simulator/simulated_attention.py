@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from random_models import random_model
 from simulated_gpu import Array, device, launch
 
 from ringlet.core.config import LayerConfig
+from ringlet.core.host_memory import HOST_DTYPES, quantize_rows
 from ringlet.core.ring_cache import LayerLayout, RingLayout
 from ringlet.plugins.backends.cuda.rings import DeviceRing, head_width
 from ringlet.plugins.backends.cuda.scratch import tiles_of
-from ringlet.plugins.backends.cuda.shapes import PIECE, VALUE_COLUMNS
+from ringlet.plugins.backends.cuda.shapes import PIECE, RING_KEY_SCALES, RING_VALUE_SCALES, VALUE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,23 @@ class Setting:
             layers=(LayerConfig(),),
         )  # fmt: skip
         layout = replace(RingLayout.of(config, 64, chunk=8), layers=(case.layout,))
-        self.config, dtype = config, np.float16 if case.kv_dtype == "f16" else np.float32
+        self.config, dtype = config, HOST_DTYPES[case.kv_dtype]
         self.rings = [DeviceRing(device(), config, layout, case.kv_dtype) for _ in case.sequences]
         self.keys, self.values = [], []
         for ring in self.rings:
             record = ring._records()[0]
-            for kept, address, width in ((self.keys, record[0], case.d_k), (self.values, record[1], case.d_v)):
-                numbers = rng.standard_normal((case.n_kv_heads, case.layout.slots, width)).astype(dtype)
+            for kept, (address, scales), width in (
+                (self.keys, record[[0, RING_KEY_SCALES]], case.d_k),
+                (self.values, record[[1, RING_VALUE_SCALES]], case.d_v),
+            ):
+                numbers = rng.standard_normal((case.n_kv_heads, case.layout.slots, width)).astype(np.float32)
                 stored = np.zeros((*numbers.shape[:2], head_width(width)), dtype)
-                stored[..., :width] = numbers
+                if case.kv_dtype == "q8":
+                    stored[..., :width], d = quantize_rows(numbers)
+                    device().upload(d, int(scales))
+                    numbers = (stored[..., :width] * d[..., None]).astype(np.float16)  # in which the kernel computes
+                else:
+                    stored[..., :width] = numbers = numbers.astype(dtype)
                 device().upload(stored, int(address))
                 kept.append(numbers.astype(float))
         self.q, self.q_sinks = (
@@ -113,14 +123,15 @@ class Setting:
         pointers = (Array(self.q), Array(self.q_sinks), partials, states)
         told = (rings, Array(self.positions.astype(np.int32)), 0, case.group)
         pieces = (n_pieces, sink_pieces, case.length, config.score_scale, case.cap)
-        if case.kv_dtype == "f16":
+        if case.kv_dtype != "f32":
             first, rows = 0, []
             for _, count in case.sequences:
                 rows += [(first, count, index) for index in range(tiles_of(count, case.group))]
                 first += count
             grid = (len(rows) * n_pieces, case.n_kv_heads, -(-case.d_v // VALUE_COLUMNS))
             tiles = Array(np.array(rows, np.int32))
-            launch(f"attention-{case.d_k}-{case.d_v}-k16", grid, *pointers, tiles, *told, len(rows), *pieces)
+            kind = "" if case.kv_dtype == "f16" else f"-{case.kv_dtype}"
+            launch(f"attention-{case.d_k}-{case.d_v}-k16{kind}", grid, *pointers, tiles, *told, len(rows), *pieces)
         else:
             grid = (n_pieces, config.n_heads, case.n)
             launch(f"float_attention-{case.d_k}-{case.d_v}", grid, *pointers, *told, *pieces)
@@ -131,7 +142,7 @@ class Setting:
         return out.values[:, :width].reshape(case.n, config.n_heads, case.d_v)
 
 
-@pytest.mark.parametrize("kv_dtype", ["f16", "f32"])
+@pytest.mark.parametrize("kv_dtype", ["f16", "f32", "q8"])
 @pytest.mark.parametrize("name", CASES)
 def test_attention(name: str, kv_dtype: str) -> None:
     setting = Setting(replace(CASES[name], kv_dtype=kv_dtype))
@@ -139,8 +150,8 @@ def test_attention(name: str, kv_dtype: str) -> None:
 
 
 def test_a_ring_of_another_dtype_is_left_to_the_other_kernel() -> None:
-    """What one kernel does not write, the other does: together they leave nothing unwritten."""
-    for kv_dtype in ("f16", "f32"):
+    """What one kernel does not write, the others do: together they leave nothing unwritten."""
+    for kv_dtype, other in permutations(("f16", "f32", "q8"), 2):
         setting = Setting(replace(CASES["one token"], kv_dtype=kv_dtype))
-        setting.case = replace(setting.case, kv_dtype={"f16": "f32", "f32": "f16"}[kv_dtype])
+        setting.case = replace(setting.case, kv_dtype=other)
         assert np.isnan(setting.found()).all()

@@ -12,28 +12,22 @@ from random_models import (
     RECIPES,
     assert_close,
     in_pieces,
-    random_blocks,
     random_model,
     tokens,
 )
-from simulated_gpu import device
+from simulated_gpu import device, made, quantised_model
 
 from ringlet.core.batch import Batch
 from ringlet.core.config import LayerConfig
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.core.ring_cache import RingLayout
 from ringlet.core.step import run_step, run_step_with_hidden
-from ringlet.core.weights import Matrix
 from ringlet.plugins.backends.cuda import backend as cuda_backend
 from ringlet.plugins.backends.cuda.backend import CudaBackend
 from ringlet.plugins.backends.cuda.simulated import SimulatedDevice
 from ringlet.plugins.backends.numpy import NumpyBackend
 
-TOLERANCE = {"f32": 1e-5, "f16": 2e-3}  # a key may be rounded to another float16
-
-
-def made(*model: object) -> CudaBackend:
-    return CudaBackend(*model, device=device())  # type: ignore[arg-type]
+TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "q8": 2e-2}  # a key may be rounded to another float16, or byte
 
 
 def compare(model: tuple, layout: RingLayout, kv_dtype: str, n: int, sizes: list[int]) -> None:
@@ -45,7 +39,7 @@ def compare(model: tuple, layout: RingLayout, kv_dtype: str, n: int, sizes: list
     assert_close(found, reference, TOLERANCE[kv_dtype])
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "f16"])
+@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "q8"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "large" else []) for name in RECIPES]
 )
@@ -54,7 +48,7 @@ def test_every_recipe_as_the_reference(name: str, kv_dtype: str) -> None:
     compare(model, RingLayout.of(model[0], 20, chunk=5), kv_dtype, 6, [4, 1])
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "f16"])
+@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "q8"])
 @pytest.mark.parametrize("sinks", [0, 3])
 @pytest.mark.parametrize(("context", "chunk"), [(1, 1), (8, 1), (9, 4), (8, 30)])
 @pytest.mark.slow
@@ -77,7 +71,7 @@ def test_several_rings_of_several_layouts_in_one_batch() -> None:
         RingLayout.of(config, 200, chunk=12),
         RingLayout.of(config, 4, 1, "slide", chunk=12),
     ]
-    dtypes, sequences = ["f32", "f16", "f16"], [tokens(30, config, seed) for seed in range(3)]
+    dtypes, sequences = ["f32", "f16", "q8"], [tokens(30, config, seed) for seed in range(3)]
     logits = []
     for backend in (NumpyBackend(config, weights), made(config, weights)):
         rings = [backend.new_ring(layout, dtype) for layout, dtype in zip(layouts, dtypes, strict=True)]
@@ -90,21 +84,6 @@ def test_several_rings_of_several_layouts_in_one_batch() -> None:
             logits[-1].append(run_step(backend, parts))
     for found, reference in zip(logits[1], logits[0], strict=True):
         assert_close(found, reference, 2e-3)
-
-
-def quantised_model() -> tuple:
-    """A model whose matrices differ in format inside a layer, with every form of activations."""
-    config, weights = random_model(
-        d_model=64, d_ff=256, d_k=32, d_v=32, n_heads=2, n_kv_heads=1, layers=(LayerConfig(None, HALVES),)
-    )
-
-    def blocks(matrix: Matrix, name: str) -> Matrix:
-        return Matrix(random_blocks(name, matrix.shape[0], matrix.n_columns, scale=5e-3), name, matrix.n_columns)
-
-    layer = weights.layers[0]
-    formats = {"W_q": "Q4_0", "W_k": "Q4_0", "W_v": "Q8_0", "W_up": "Q5_1", "W_gate": "Q4_1", "W_down": "Q6_K"}
-    changed = {name: blocks(getattr(layer, name), format) for name, format in formats.items()}
-    return config, replace(weights, layers=(replace(layer, **changed),), embedding=blocks(weights.embedding, "Q5_0"))
 
 
 def test_mixed_formats() -> None:
@@ -182,7 +161,7 @@ def test_nothing_wanted() -> None:
 def test_nan_in_weights_reaches_the_logits() -> None:
     model = random_model()
     model[1].layers[0].attention_norm[3] = np.nan
-    for kv_dtype in ("f16", "f32"):
+    for kv_dtype in ("f16", "f32", "q8"):
         backend = made(*model)
         ring = backend.new_ring(RingLayout.of(model[0], 8, chunk=8), kv_dtype)
         assert np.isnan(in_pieces(backend, ring, tokens(3, model[0]), [3])).all()

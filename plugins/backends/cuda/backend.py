@@ -40,7 +40,7 @@ class CudaBackend(Backend):
 
     name = "cuda"
     kv_dtype = "f16"
-    kv_dtypes = ("f32", "f16")
+    kv_dtypes = ("f32", "f16", "q8")
     rank = 30
     takes_device = True
 

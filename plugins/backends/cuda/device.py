@@ -78,5 +78,9 @@ class Device(ABC):
         """Wait; what went wrong since the last time is raised."""
 
     @abstractmethod
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the GPU takes for what `work` asks of it; waits for it."""
+
+    @abstractmethod
     def make_current(self) -> None:
         """Called by a thread before it works with the device."""

@@ -48,6 +48,7 @@ FUNCTIONS: dict[str, tuple[type, ...] | tuple[Any, ...]] = {
     "cuEventCreate": (POINTER(HANDLE), c_uint),
     "cuEventRecord": (HANDLE, HANDLE),
     "cuEventSynchronize": (HANDLE,),
+    "cuEventDestroy_v2": (HANDLE,),
     "cuEventElapsedTime": (POINTER(ctypes.c_float), HANDLE, HANDLE),
 }
 

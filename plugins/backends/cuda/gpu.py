@@ -138,7 +138,6 @@ class Gpu(Device):
         self._driver.call("cuStreamSynchronize", self._stream)
 
     def seconds(self, work: Callable[[], None]) -> float:
-        """How long the GPU takes for what is launched."""
         begin, end = (self._driver.handle("cuEventCreate", 0) for _ in range(2))
         self._driver.call("cuEventRecord", begin, self._stream)
         work()
@@ -146,6 +145,8 @@ class Gpu(Device):
         self._driver.call("cuEventSynchronize", end)
         milliseconds = c_float()
         self._driver.call("cuEventElapsedTime", byref(milliseconds), begin, end)
+        for event in (begin, end):
+            self._driver.call("cuEventDestroy_v2", event)
         return milliseconds.value / 1000
 
     def destroy_graph(self, handle: HANDLE) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ringlet.core.config import ModelConfig
@@ -9,17 +11,19 @@ from ringlet.core.errors import RingletError
 from ringlet.core.ring_cache import RingLayout, RingMemory
 from ringlet.plugins.backends.cuda.device import Device, Memory
 from ringlet.plugins.backends.cuda.planes import ALIGNMENT
-from ringlet.plugins.backends.cuda.shapes import RING_RECORD
+from ringlet.plugins.backends.cuda.shapes import BYTE_RING, RING_KINDS, RING_RECORD
 
 HALVES_A_LOAD = 8  # heads are padded to what a lane loads at once
-BYTES = {"f32": 4, "f16": 2}
+BYTES = {"f32": 4, "f16": 2, "q8": 1}
+SCALE_BYTES = 4
 
 
 class DeviceRing(RingMemory):
-    """Keys (n_kv_heads, slots, d_k padded) and values (n_kv_heads, slots, d_v padded) of each layer, zeroed.
+    """Keys (n_kv_heads, slots, d_k padded) and values (n_kv_heads, slots, d_v padded) of each layer, zeroed; in int8
+    ("q8") each has a scale beside it, float32 (n_kv_heads, slots), as in `core/host_memory.py`.
 
-    kv_dtype: "f16" or "f32". address: of the records; see `shapes` for their fields. has_sinks: whether a layer keeps
-    some. capacity: of the layer that sees most. Raises RingletError where there is less memory than needed.
+    kv_dtype: "f32", "f16" or "q8". address: of the records; see `shapes` for their fields. has_sinks: whether a layer
+    keeps some. capacity: of the layer that sees most. Raises RingletError where there is less memory than needed.
     """
 
     def __init__(self, device: Device, config: ModelConfig, layout: RingLayout, kv_dtype: str) -> None:
@@ -44,14 +48,13 @@ class DeviceRing(RingMemory):
         self.device.copy(other.address + start, self.address + start, self.nbytes - start)
 
     def _records(self) -> np.ndarray:
-        config, size = self.config, BYTES[self.kv_dtype]
         at, records = self.address + _records_bytes(self.layout), []
-        key_width, value_width = head_width(config.d_k), head_width(config.d_v)
-        for layer in self.layout.layers:
-            keys, at = at, at + _aligned(config.n_kv_heads * layer.slots * key_width * size)
-            values, at = at, at + _aligned(config.n_kv_heads * layer.slots * value_width * size)
-            is_half = int(self.kv_dtype == "f16")
-            records.append([keys, values, layer.slots, layer.capacity, layer.sinks, is_half, key_width, value_width])
+        kind, widths = RING_KINDS[self.kv_dtype], (head_width(self.config.d_k), head_width(self.config.d_v))
+        for layer, sizes in zip(self.layout.layers, _sizes(self.config, self.layout, self.kv_dtype), strict=True):
+            places = (at + np.cumsum([0, *sizes])).tolist()
+            keys, values, key_scales, value_scales, at = places
+            about = [layer.slots, layer.capacity, layer.sinks, kind, *widths]
+            records.append([keys, values, *about, key_scales, value_scales])
         return np.array(records, np.int64)
 
     def _too_large(self) -> str:
@@ -71,11 +74,16 @@ def head_width(d: int) -> int:
 
 def ring_bytes(config: ModelConfig, layout: RingLayout, kv_dtype: str) -> int:
     """Bytes of a whole ring."""
-    total = _records_bytes(layout)
+    return _records_bytes(layout) + sum(map(sum, _sizes(config, layout, kv_dtype)))
+
+
+def _sizes(config: ModelConfig, layout: RingLayout, kv_dtype: str) -> Iterator[tuple[int, int, int, int]]:
+    """Bytes of each layer's keys, values, and scales of either."""
     for layer in layout.layers:
-        for width in (head_width(config.d_k), head_width(config.d_v)):
-            total += _aligned(config.n_kv_heads * layer.slots * width * BYTES[kv_dtype])
-    return total
+        rows = config.n_kv_heads * layer.slots
+        keys, values = (_aligned(rows * head_width(d) * BYTES[kv_dtype]) for d in (config.d_k, config.d_v))
+        scales = _aligned(rows * SCALE_BYTES) if RING_KINDS[kv_dtype] == BYTE_RING else 0
+        yield keys, values, scales, scales
 
 
 def _records_bytes(layout: RingLayout) -> int:

@@ -61,8 +61,11 @@ TILES = {
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
 
 # What a ring says of each layer, as int64 at the beginning of its memory
-RING_KEYS, RING_VALUES, RING_SLOTS, RING_CAPACITY, RING_SINKS, RING_IS_HALF, RING_KEY_WIDTH, RING_VALUE_WIDTH = range(8)
-RING_RECORD = 8
+RING_KEYS, RING_VALUES, RING_SLOTS, RING_CAPACITY, RING_SINKS, RING_KIND, RING_KEY_WIDTH, RING_VALUE_WIDTH = range(8)
+RING_KEY_SCALES, RING_VALUE_SCALES = 8, 9  # of rings of bytes
+RING_RECORD = 10
+FLOAT_RING, HALF_RING, BYTE_RING = range(3)
+RING_KINDS = {"f32": FLOAT_RING, "f16": HALF_RING, "q8": BYTE_RING}
 
 # Attention
 KEYS_AT_ONCE = 32  # of a warp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -97,6 +98,11 @@ class SimulatedDevice(Device):
 
     def synchronise(self) -> None:
         self._no_recording("synchronise")
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        begin = time.perf_counter()
+        work()
+        return time.perf_counter() - begin
 
     def _no_recording(self, what: str) -> None:
         if self._recording is not None:

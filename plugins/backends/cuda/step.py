@@ -75,7 +75,7 @@ class Step:
             "merge",
             "normalise",
             "hidden",
-            self._attention,
+            self._attention("f16"),
             f"lookup-{weights.embedding.format}",
         }
         names |= {f"lookup-{weights.positions.format}"} if weights.positions is not None else set()
@@ -169,11 +169,16 @@ class Step:
         heads = (index, config.n_heads, config.n_kv_heads, config.d_k, config.d_v)
         sizes = (self._qkv_stride, weights.n_pairs, turned, config.norm_epsilon, flags)
         self._device.launch("place", grid, (*pointers, *outputs, *heads, *sizes))
+        if "q8" in shape.ring_dtypes:
+            grid = (-(-2 * config.n_kv_heads // PLACE_WARPS), shape.n_tokens, 1)
+            told = (scratch["rings"], scratch["positions"])
+            self._device.launch("place_bytes", grid, (scratch["qkv"], *told, *heads, self._qkv_stride))
 
-    @property
-    def _attention(self) -> str:
+    def _attention(self, kv_dtype: str) -> str:
+        """The kernel for rings of float16 or bytes."""
         instruction = "k16" if self._device.capability >= (8, 0) else "k8"
-        return f"attention-{self._config.d_k}-{self._config.d_v}-{instruction}"
+        name = f"attention-{self._config.d_k}-{self._config.d_v}-{instruction}"
+        return name if kv_dtype == "f16" else f"{name}-{kv_dtype}"
 
     def _attend(self, index: int, shape: Shape, forms: int) -> None:
         """O_head of all tokens and heads, piece by piece and merged, in scratch "heads"."""
@@ -187,11 +192,12 @@ class Step:
             config.score_scale,
             config.score_soft_cap or 0.0,
         )
-        if "f16" in shape.ring_dtypes:
+        for kv_dtype in sorted(shape.ring_dtypes - {"f32"}):
             workers = shape.n_tiles * shape.n_pieces
             columns = -(-config.d_v // VALUE_COLUMNS)
             grid = (-(-workers // attention_warps(config.d_k)), config.n_kv_heads, columns)
-            self._device.launch(self._attention, grid, (*pointers, scratch["tiles"], *told, shape.n_tiles, *pieces))
+            arguments = (*pointers, scratch["tiles"], *told, shape.n_tiles, *pieces)
+            self._device.launch(self._attention(kv_dtype), grid, arguments)
         if "f32" in shape.ring_dtypes:
             grid = (-(-shape.n_pieces // PLACE_WARPS), config.n_heads, shape.n_tokens)
             self._device.launch(f"float_attention-{config.d_k}-{config.d_v}", grid, (*pointers, *told, *pieces))

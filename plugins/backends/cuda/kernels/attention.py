@@ -1,4 +1,4 @@
-"""Attention over rings of float16, on tensor cores: prefill and decode are this one kernel.
+"""Attention over rings of float16 or bytes, on tensor cores: prefill and decode are this one kernel.
 
 S = QKᵀ·scale, α = softmax(S), O_head = αV. The queries that share a K/V head are rows of a matrix, a row for each head
 of each token. A warp takes a tile of QUERY_ROWS of them over one piece of the context and up to VALUE_COLUMNS columns
@@ -38,7 +38,6 @@ from ringlet.plugins.backends.cuda.kernels.declare import (
 from ringlet.plugins.backends.cuda.kernels.functions import (
     half_of,
     load_shared4,
-    load_words4,
     longs_at,
     mma_halves,
     mma_halves_75,
@@ -46,15 +45,19 @@ from ringlet.plugins.backends.cuda.kernels.functions import (
     permute_bytes,
     shorts_at,
 )
+from ringlet.plugins.backends.cuda.kernels.ring_rows import READERS
 from ringlet.plugins.backends.cuda.kernels.warp import larger, quad_max, quad_sum, sync_warp
 from ringlet.plugins.backends.cuda.shapes import (
     KEYS_AT_ONCE,
     QUERY_ROWS,
-    RING_IS_HALF,
+    RING_KEY_SCALES,
     RING_KEY_WIDTH,
     RING_KEYS,
+    RING_KIND,
+    RING_KINDS,
     RING_RECORD,
     RING_SLOTS,
+    RING_VALUE_SCALES,
     RING_VALUE_WIDTH,
     RING_VALUES,
     SHARED_ALIGNMENT,
@@ -63,7 +66,6 @@ from ringlet.plugins.backends.cuda.shapes import (
 )
 
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
-NO_WORD = np.uint32(0)
 FIRST_OF_PAIR, SECOND_OF_PAIR = 0x5410, 0x7632  # selectors: the lower or the upper halves of two words
 
 
@@ -74,21 +76,14 @@ def finite(m):
 
 
 @device
-def words_inside(pointer, index, inside):
-    """Eight halves from the index on, or zeros."""
-    if inside:
-        return load_words4(pointer, 2 * index)
-    return (NO_WORD, NO_WORD, NO_WORD, NO_WORD)
-
-
-@device
 def capped(s, cap):
     """cap·tanh(s/cap), or s where there is no cap."""
     return cap * np.float32(math.tanh(s / cap)) if cap > ZERO else s
 
 
-def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
-    """The kernel for heads of d_k and d_v. instruction: "k8" for GPUs of compute capability 7.5."""
+def attention(d_k: int, d_v: int, instruction: str = "k16", kv_dtype: str = "f16") -> Kernel:
+    """The kernel for heads of d_k and d_v. instruction: "k8" for GPUs of compute capability 7.5. kv_dtype: or "q8"."""
+    (read, scale_of), KIND = READERS[kv_dtype], RING_KINDS[kv_dtype]
     mma = {"k16": mma_halves, "k8": mma_halves_75}[instruction]
     WARPS = attention_warps(d_k)
     K_STEPS = -(-d_k // 32)  # loads of 32 parts of a key
@@ -108,14 +103,16 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
         sums[at + 3] = c[3]
 
     @device
-    def place_key(t, places, ring, slot, quad, most, first_slot, key_width, offset):
+    def place_key(t, places, scales, ring, slot, quad, most, first_slot, key_width, offset):
         """Where the lane's part of its key in tile t is; keys beyond the piece are read again, and not seen."""
-        places[t] = (first_slot + slot_after(ring, slot, min(8 * t + quad, most))) * key_width + offset
+        row = first_slot + slot_after(ring, slot, min(8 * t + quad, most))
+        places[t] = row * key_width + offset
+        scales[t] = scale_of(ring[RING_KEY_SCALES], row)
 
     @device
-    def score_keys(t, s, keys, places, part, inside, high_a, high_b, low_a, low_b):
+    def score_keys(t, s, keys, places, scales, part, inside, high_a, high_b, low_a, low_b):
         """Add 32 parts of the dot products with eight keys."""
-        k = words_inside(keys, places[t] + part, inside)
+        k = read(keys, places[t] + part, inside, scales[t])
         accumulate(s, 4 * t, high_a[0], high_b[0], high_a[1], high_b[1], k[0], k[1])
         accumulate(s, 4 * t, high_a[2], high_b[2], high_a[3], high_b[3], k[2], k[3])
         accumulate(s, 4 * t, low_a[0], low_b[0], low_a[1], low_b[1], k[0], k[1])
@@ -159,15 +156,15 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
         accumulate(sums, target + 4, rest[0], rest[1], rest[2], rest[3], b0, b1)
 
     @device
-    def add_block(block, sums, values, value_width, rows, column, a, rest):
+    def add_block(block, sums, values, value_width, rows, scales, column, a, rest):
         """64 columns of the values of 16 keys."""
         column += 64 * block
         inside = column < value_width
         v = (
-            words_inside(values, rows[0] * value_width + column, inside),
-            words_inside(values, rows[1] * value_width + column, inside),
-            words_inside(values, rows[2] * value_width + column, inside),
-            words_inside(values, rows[3] * value_width + column, inside),
+            read(values, rows[0] * value_width + column, inside, scales[0]),
+            read(values, rows[1] * value_width + column, inside, scales[1]),
+            read(values, rows[2] * value_width + column, inside, scales[2]),
+            read(values, rows[3] * value_width + column, inside, scales[3]),
         )
         add_all_columns(sums, block, v, a, rest)
 
@@ -193,7 +190,13 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
             first_slot + slot_after(ring, slot, min(key + 8, most)),
             first_slot + slot_after(ring, slot, min(key + 9, most)),
         )
-        add_all_blocks(sums, values, value_width, rows, column, a, rest)
+        scales = (
+            scale_of(ring[RING_VALUE_SCALES], rows[0]),
+            scale_of(ring[RING_VALUE_SCALES], rows[1]),
+            scale_of(ring[RING_VALUE_SCALES], rows[2]),
+            scale_of(ring[RING_VALUE_SCALES], rows[3]),
+        )
+        add_all_blocks(sums, values, value_width, rows, scales, column, a, rest)
 
     @device
     def write_sums(i, sums, partials, at_a, at_b, column, has_a, has_b):
@@ -215,7 +218,7 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
     add_all_columns, add_all_blocks = unrolled(4, add_columns), unrolled(V_BLOCKS, add_block)
     add_all_values = unrolled(KEYS_AT_ONCE // 16, add_values)
 
-    @kernel(f"attention-{d_k}-{d_v}-{instruction}", 32 * WARPS)
+    @kernel(f"attention-{d_k}-{d_v}-{instruction}" + (f"-{kv_dtype}" if kv_dtype != "f16" else ""), 32 * WARPS)
     def attend(
         q_ring: Floats,  # (n, n_heads, d_k), rotated at the token's position
         q_sinks: Floats,  # the same, rotated for the sinks
@@ -241,7 +244,7 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
         tile, piece = index % n_tiles, index // n_tiles
         start, n_rows, first_row = tiles[3 * tile], tiles[3 * tile + 1] * group, tiles[3 * tile + 2] * QUERY_ROWS
         ring = longs_at(rings[start] + layer * RING_RECORD * 8)
-        if ring[RING_IS_HALF] == 0:
+        if ring[RING_KIND] != KIND:
             return
         last_row = min(first_row + QUERY_ROWS, n_rows) - 1
         first_position, last_position = positions[start + first_row // group], positions[start + last_row // group]
@@ -283,9 +286,10 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
         key_width, value_width, column = ring[RING_KEY_WIDTH], ring[RING_VALUE_WIDTH], first_column + 8 * quad
         first_slot = kv_head * ring[RING_SLOTS]
         s, places = cuda.local.array(SCORES, float32), cuda.local.array(TILES, int64)
+        scales = cuda.local.array(TILES, float32)
         for at in range(lo, hi, KEYS_AT_ONCE):
             slot = slot_of(ring, at)
-            place_keys(places, ring, slot, quad, hi - 1 - at, first_slot, key_width, 8 * pair)
+            place_keys(places, scales, ring, slot, quad, hi - 1 - at, first_slot, key_width, 8 * pair)
             for i in range(SCORES):
                 s[i] = ZERO
             for step in range(K_STEPS):
@@ -293,7 +297,7 @@ def attention(d_k: int, d_v: int, instruction: str = "k16") -> Kernel:
                 word = warp * Q_WARP + quad * Q_STRIDE + 16 * step + 4 * pair
                 high_a, high_b = load_shared4(shared, word), load_shared4(shared, word + 8 * Q_STRIDE)
                 low_a, low_b = load_shared4(shared, word + Q_LOW), load_shared4(shared, word + Q_LOW + 8 * Q_STRIDE)
-                score_all_keys(s, keys, places, 32 * step, inside, high_a, high_b, low_a, low_b)
+                score_all_keys(s, keys, places, scales, 32 * step, inside, high_a, high_b, low_a, low_b)
             most[0], most[1] = m[0], m[1]
             mask_scores(s, at + 2 * pair, hi, lo_a, lo_b, position_a, position_b, score_cap, most)
             most[0], most[1] = quad_max(most[0]), quad_max(most[1])

@@ -15,10 +15,11 @@ from ringlet.plugins.backends.cuda.kernels.lookup import lookup
 from ringlet.plugins.backends.cuda.kernels.merge import merge, soft_cap
 from ringlet.plugins.backends.cuda.kernels.normalise import normalise
 from ringlet.plugins.backends.cuda.kernels.repack import repack
+from ringlet.plugins.backends.cuda.kernels.ring_bytes import place_bytes
 from ringlet.plugins.backends.cuda.kernels.rotary import angles, place
 from ringlet.plugins.backends.cuda.kernels.tile_products import tile_product
 
-SINGLE = {kernel.name: kernel for kernel in (angles, hidden, merge, normalise, place, repack, soft_cap)}
+SINGLE = {kernel.name: kernel for kernel in (angles, hidden, merge, normalise, place, place_bytes, repack, soft_cap)}
 FAMILIES: dict[str, Callable[..., Kernel]] = {
     "attention": attention,
     "byte_product": byte_product,

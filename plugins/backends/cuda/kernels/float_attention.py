@@ -13,10 +13,11 @@ from ringlet.plugins.backends.cuda.kernels.declare import Float, Floats, Int, In
 from ringlet.plugins.backends.cuda.kernels.functions import floats_at, longs_at
 from ringlet.plugins.backends.cuda.kernels.warp import larger, sync_warp, warp_max, warp_sum
 from ringlet.plugins.backends.cuda.shapes import (
+    FLOAT_RING,
     PLACE_WARPS,
-    RING_IS_HALF,
     RING_KEY_WIDTH,
     RING_KEYS,
+    RING_KIND,
     RING_RECORD,
     RING_SLOTS,
     RING_VALUE_WIDTH,
@@ -52,7 +53,7 @@ def float_attention(d_k: int, d_v: int) -> Kernel:
         if piece >= n_pieces:
             return
         ring, position = longs_at(rings[token] + layer * RING_RECORD * 8), positions[token]
-        if ring[RING_IS_HALF] != 0:
+        if ring[RING_KIND] != FLOAT_RING:
             return
         n_heads, is_sinks = cuda.gridDim.y, piece < sink_pieces
         lo = piece_start(ring, position, piece, sink_pieces, length)

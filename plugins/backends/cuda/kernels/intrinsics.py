@@ -271,4 +271,5 @@ def _pointer_to(kind: Any, element: Any) -> Any:
 
 longs_at = _pointer_to(types.int64, I64)
 shorts_at = _pointer_to(types.uint16, I16)
+bytes_at = _pointer_to(types.int8, I8)
 floats_at = _pointer_to(types.float32, F32)

@@ -14,11 +14,13 @@ from ringlet.plugins.backends.cuda.kernels.warp import warp_sum
 from ringlet.plugins.backends.cuda.shapes import (
     ADJACENT,
     COLUMN_THREADS,
+    FLOAT_RING,
+    HALF_RING,
     PLACE_WARPS,
     QK_NORM,
-    RING_IS_HALF,
     RING_KEY_WIDTH,
     RING_KEYS,
+    RING_KIND,
     RING_RECORD,
     RING_SLOTS,
     RING_VALUE_WIDTH,
@@ -53,12 +55,14 @@ def normed(x, at, index, factor, weight, flags):
 
 
 @device
-def write(value, address, at, is_half):
-    """Into a ring's keys or values."""
-    if is_half:
+def write(value, address, at, kind, qkv, source):
+    """Into a ring's keys or values; what goes to a ring of bytes waits where it came from, for `place_bytes`."""
+    if kind == HALF_RING:
         shorts_at(address)[at] = pack_halves(value, ZERO) & 0xFFFF
-    else:
+    elif kind == FLOAT_RING:
         floats_at(address)[at] = value
+    else:
+        qkv[source] = value
 
 
 @kernel("place", 32 * PLACE_WARPS)
@@ -91,13 +95,13 @@ def place(
     if head >= n_heads + 2 * n_kv_heads:
         return
     ring = longs_at(rings[token] + layer * RING_RECORD * 8)
-    slot, slots, is_half = slot_of(ring, positions[token]), ring[RING_SLOTS], ring[RING_IS_HALF]
+    slot, slots, kind = slot_of(ring, positions[token]), ring[RING_SLOTS], ring[RING_KIND]
     if head >= n_heads + n_kv_heads:
         group = head - n_heads - n_kv_heads
         source = token * stride + (n_heads + n_kv_heads) * d_k + group * d_v
         target = (group * slots + slot) * ring[RING_VALUE_WIDTH]
         for i in range(lane, d_v, 32):
-            write(qkv[source + i], ring[RING_VALUES], target + i, is_half)
+            write(qkv[source + i], ring[RING_VALUES], target + i, kind, qkv, source + i)
         return
     x, is_query = token * stride + head * d_k, head < n_heads
     weight = q_norm if is_query else k_norm
@@ -124,8 +128,8 @@ def place(
                 q_sinks[query + i] = a * cos - b * sin
                 q_sinks[query + j] = a * sin + b * cos
         else:
-            write(a_turned, ring[RING_KEYS], key + i, is_half)
-            write(b_turned, ring[RING_KEYS], key + j, is_half)
+            write(a_turned, ring[RING_KEYS], key + i, kind, qkv, x + i)
+            write(b_turned, ring[RING_KEYS], key + j, kind, qkv, x + j)
     for i in range(2 * turned + lane, d_k, 32):
         value = normed(qkv, x, i, factor, weight, flags)
         if is_query:
@@ -133,4 +137,4 @@ def place(
             if flags & SINKS:
                 q_sinks[query + i] = value
         else:
-            write(value, ring[RING_KEYS], key + i, is_half)
+            write(value, ring[RING_KEYS], key + i, kind, qkv, x + i)

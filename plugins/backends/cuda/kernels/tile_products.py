@@ -13,14 +13,13 @@ from numba import cuda, float32, uint32
 
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.plugins.backends.cuda.kernels.declare import Bytes, Floats, Int, Kernel, Shorts, device, kernel, unrolled
+from ringlet.plugins.backends.cuda.kernels.floats import byte_as_float
 from ringlet.plugins.backends.cuda.kernels.formats import UNPACK
 from ringlet.plugins.backends.cuda.kernels.functions import (
-    float_of,
     load_matrices4,
     load_words4,
     mma_bfloats,
     pack_bfloats,
-    permute_bytes,
 )
 from ringlet.plugins.backends.cuda.planes import LAYOUTS
 from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, SHARED_ALIGNMENT, TILES
@@ -28,15 +27,6 @@ from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, SHARED_ALIGNM
 COLUMNS = 64  # of a step
 STRIDE = COLUMNS // 2 + 4  # words of a row in shared memory: eight rows fall on different banks
 ZERO, NO_WORD = np.float32(0), np.uint32(0)
-SIGNS = 0x80808080  # makes a signed byte an unsigned one, 128 more
-EXPONENT = 0x4B000000  # with a byte below it, the float32 2²³ + byte
-OFFSET = np.float32(2**23 + 128)
-
-
-@device
-def byte_as_float(word, index):
-    """float32 of a signed byte; cheaper than a conversion, of which a GPU does few at a time."""
-    return float_of(permute_bytes(word ^ SIGNS, EXPONENT, 0x7440 | index)) - OFFSET
 
 
 def tile_product(format: str, tile: str) -> Kernel:
@@ -50,6 +40,7 @@ def tile_product(format: str, tile: str) -> Kernel:
     WORDS, SUMS = 4 * HALVES, 8 * M_TILES * N_PAIRS
     CHUNKS_A_STEP = COLUMNS // (16 * HALVES)
     CHUNKS_A_THREAD = ROWS * CHUNKS_A_STEP // THREADS or 1
+    HAS_SURPLUS = THREADS * CHUNKS_A_THREAD > ROWS * CHUNKS_A_STEP
     UNITS = TOKENS * COLUMNS // 8  # of eight activations
     UNITS_A_THREAD = -(-UNITS // THREADS)
     X_START, SHARED = ROWS * STRIDE, (ROWS + TOKENS) * STRIDE
@@ -63,6 +54,8 @@ def tile_product(format: str, tile: str) -> Kernel:
         """The thread's i-th chunk of a step, unpacked into q, d and m; beyond the row's end d and m are 0."""
         item = thread + i * THREADS
         row, chunk = item // CHUNKS_A_STEP, step * CHUNKS_A_STEP + item % CHUNKS_A_STEP
+        if HAS_SURPLUS:  # a thread too many reads what another reads anyway
+            row = min(row, ROWS - 1)
         block = min(first_row + row, n_rows - 1) * n_blocks + min(chunk // CHUNKS, n_blocks - 1)
         unpack(quants, high, scales, head, block, chunk % CHUNKS, part_q, part_d, part_m)
         inside = chunk < n_blocks * CHUNKS

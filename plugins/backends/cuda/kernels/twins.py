@@ -182,5 +182,9 @@ def shorts_at(address: Any) -> Any:
     return pointer_at(int(address), "Shorts")
 
 
+def bytes_at(address: Any) -> Any:
+    return pointer_at(int(address), "SignedBytes")
+
+
 def floats_at(address: Any) -> Any:
     return pointer_at(int(address), "Floats")
