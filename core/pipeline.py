@@ -26,6 +26,7 @@ from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import MAX_TOKENS, SAMPLE
 from ringlet.core.errors import RingletError
+from ringlet.core.formats.file_bytes import MappedFile, mapped_file_of
 from ringlet.core.generation.best_of import best_completions
 from ringlet.core.generation.idle_ring import IdleRing
 from ringlet.core.generation.loop import Generation, PromptState
@@ -149,6 +150,7 @@ class Pipeline:
     def logits(self, ids: Sequence[int]) -> np.ndarray:
         """Raw logits after each of the ids, float32 (len(ids), d_vocab), as the ring gives them."""
         prompt = self._checked_ids(ids)
+        self._check_files()
         ring, chunk = self.new_ring(), self.layout.chunk
         parts = [prompt[at : at + chunk] for at in range(0, len(prompt), chunk)]
         return np.concatenate([run_step(self.backend, [(ring, part, "all")]) for part in parts])
@@ -287,6 +289,7 @@ class Pipeline:
             raise RingletError("trace takes one prompt")
         check_count("top", top, minimum=1)
         options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, (), ignore_eos=False)
+        self._check_files()
         from ringlet.core.explanation.tracing import trace
 
         return trace(self, self._prompt_ids(prompt), options, top)
@@ -353,6 +356,7 @@ class Pipeline:
         """Of the model's configuration and weights; sessions are checked by it."""
         from ringlet.core.session_fingerprint import model_fingerprint
 
+        self._check_files()
         return model_fingerprint(self.model.config, self.model.weights)
 
     @cached_property
@@ -375,6 +379,7 @@ class Pipeline:
 
         A strategy that needs hidden states computes the prompt anew, for a ring does not hold them.
         """
+        self._check_files()
         alone = len(requests) == 1 and not requests[0].options.strategy.needs_hidden
         first = self.idle_ring.take(requests[0].prompt_ids) if alone else None
         generation = Generation(
@@ -386,6 +391,16 @@ class Pipeline:
             self._keep(first, requests)
             raise
         self._keep(first, requests)
+
+    def _check_files(self) -> None:
+        """Raises FormatError where a file that is mapped into memory is no longer what it was."""
+        for file in self._mapped_files:
+            file.check()
+
+    @cached_property
+    def _mapped_files(self) -> set[MappedFile]:
+        found = (mapped_file_of(matrix.data) for matrix in self.model.weights.matrices().values())
+        return {file for file in found if file is not None}
 
     def _keep(self, first: PromptState | None, requests: list[Request]) -> None:
         if first is not None:

@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from ringlet.core.errors import FormatError
+
+
+class MappedFile(mmap):
+    """A file mapped into memory, which tells when the file is no longer what it was then.
+
+    A file that takes its place under the same name changes nothing: what is mapped stays.
+    """
+
+    _path: Path
+    _file: BinaryIO
+    _stamp: tuple[int, int]
+
+    @classmethod
+    def of(cls, path: Path, file: BinaryIO) -> MappedFile:
+        """file: open for reading, not empty; it stays open as long as the map."""
+        mapped = cls(file.fileno(), 0, access=ACCESS_READ)
+        mapped._path, mapped._file, mapped._stamp = path, file, stamp(file)
+        return mapped
+
+    def check(self) -> None:
+        """Raises FormatError where the file was written to or cut since: to read it then would end the process."""
+        if stamp(self._file) != self._stamp:
+            raise FormatError(
+                f"{self._path}: changed while it was in use: load the model again "
+                "(--no-mmap, or mmap=False, reads it into memory, and does not mind)"
+            )
+
+
+def stamp(file: BinaryIO) -> tuple[int, int]:
+    """Size and time of the last change."""
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def mapped_file_of(array: np.ndarray) -> MappedFile | None:
+    """The mapped file that an array is a view of, if it is."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    return base if isinstance(base, MappedFile) else None
 
 
 def file_bytes(path: Path, map_file: bool = True) -> np.ndarray:
@@ -18,10 +62,16 @@ def file_bytes(path: Path, map_file: bool = True) -> np.ndarray:
     """
     try:
         check_regular(path)
-        with path.open("rb") as file:
-            if not path.stat().st_size:
+        file = path.open("rb")
+        try:
+            if not stamp(file)[0]:
                 raise FormatError(f"{path}: the file is empty")
-            data = np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_READ) if map_file else file.read(), np.uint8)
+            data = np.frombuffer(MappedFile.of(path, file) if map_file else file.read(), np.uint8)
+        except BaseException:
+            file.close()
+            raise
+        if not map_file:
+            file.close()
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
     except OSError as error:

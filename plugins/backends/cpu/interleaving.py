@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ringlet.core.formats.file_bytes import mapped_file_of
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.weights import Matrix
 from ringlet.plugins.backends.cpu.records import PANEL_ROWS, address
@@ -113,12 +114,8 @@ def _interleave_one(matrix: Matrix, out: np.ndarray, code: int, pool: ThreadPool
 
 def _give_back(data: np.ndarray) -> None:
     """Tell the system that the pages of a memory-mapped array are not needed for now; they can be read again."""
-    base: object = data
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, memoryview):
-        base = base.obj
-    if not isinstance(base, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+    base = mapped_file_of(data)
+    if base is None or not hasattr(mmap, "MADV_DONTNEED"):
         return
     whole = np.frombuffer(base, np.uint8)
     first = address(data) - address(whole)
