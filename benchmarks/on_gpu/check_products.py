@@ -9,7 +9,7 @@ from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.weights import Matrix
 from ringlet.plugins.backends.cuda.device import Device
 from ringlet.plugins.backends.cuda.planes import is_quantised
-from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, PRODUCT_WARPS, TILES, product_rows
+from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, TILES, product_rows, product_warps
 from ringlet.testing.random_models import random_blocks
 
 TOLERANCE = {"byte_product": 1e-5, "float_product": 1e-5, "tile_product": 1e-4}  # of Σ|w·x|
@@ -65,7 +65,7 @@ def check_product(device: Device, name: str, tiny: bool) -> float:
     placed, stride = Placed(device, matrix, of_bias), n_rows + 3
     out = Array(device, np.full((n_tokens, stride), 0.5, np.float32))
     if tile is None:
-        grid = (-(-n_rows // (PRODUCT_WARPS * product_rows(at_once))), -(-n_tokens // at_once), 1)
+        grid = (-(-n_rows // (product_warps(at_once) * product_rows(at_once))), -(-n_tokens // at_once), 1)
     else:
         grid = (-(-n_rows // tile.rows), -(-n_tokens // tile.tokens), 1)
     planes = placed.matrix.planes if is_quantised(format) else placed.matrix.planes[:1]

@@ -138,6 +138,28 @@ def test_forked_and_rewound_rings() -> None:
     assert again.memory.nbytes == backend.ring_bytes(layout, "f16")
 
 
+@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "q8"])
+def test_rings_go_to_the_host_and_back(kv_dtype: str) -> None:
+    """What a ring gives is what the reference's would, so one goes on with what the other has kept; heads of odd
+    widths, a layer that has turned."""
+    model = random_model(d_k=7, d_v=5, layers=(LayerConfig(4, HALVES), LayerConfig(None, ADJACENT)))
+    backend, reference, ids = made(*model), NumpyBackend(*model), tokens(12, model[0])
+    layout = RingLayout.of(model[0], 30, chunk=6)
+    rings = [made_by.new_ring(layout, kv_dtype) for made_by in (backend, reference)]
+    for made_by, ring in zip((backend, reference), rings, strict=True):
+        in_pieces(made_by, ring, ids[:10], [6, 4])
+    found, expected = (ring.memory.contents(10) for ring in rings)
+    assert list(found) == list(expected)
+    for name, array in found.items():
+        assert (array.shape, array.dtype) == (expected[name].shape, expected[name].dtype)
+        assert_close(array.astype(np.float32), expected[name].astype(np.float32), 1e-2)
+    after = run_step(backend, [(rings[0].fork(), ids[10:], "last")])
+    for contents, tolerance in ((found, 0), (expected, TOLERANCE[kv_dtype])):
+        again = backend.new_ring(layout, kv_dtype)
+        again.restore(ids[:10], rings[0].first_held, contents)
+        assert_close(run_step(backend, [(again, ids[10:], "last")]), after, tolerance)
+
+
 @pytest.mark.parametrize(
     "recipe", [{}, {"post_norms": True}, {"residual": "parallel", "norm": "layer", "biases": True}]
 )

@@ -74,7 +74,6 @@ PIECE = 64  # the length of a piece of the context is a multiple of it
 QUERY_ROWS = 16  # heads of tokens that share a K/V head, in one tile
 
 # Threads of a block; the simulator runs every thread as one of Python's, and is fastest with one warp
-PRODUCT_WARPS = 1 if SIMULATED else 4
 PLACE_WARPS = 1 if SIMULATED else 4
 ROW_THREADS = 32 if SIMULATED else 256
 COLUMN_THREADS = 32 if SIMULATED else 128
@@ -83,6 +82,11 @@ COLUMN_THREADS = 32 if SIMULATED else 128
 def product_rows(tokens: int) -> int:
     """Rows of a warp: more than one where that leaves registers."""
     return 2 if tokens <= 2 else 1
+
+
+def product_warps(tokens: int) -> int:
+    """Warps of a block: with many tokens more, since each block reads all of their activations."""
+    return 1 if SIMULATED else 4 if tokens <= 2 else 8
 
 
 def attention_warps(d_k: int) -> int:

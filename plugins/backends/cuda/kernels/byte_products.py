@@ -15,7 +15,7 @@ from ringlet.plugins.backends.cuda.kernels.formats import UNPACK
 from ringlet.plugins.backends.cuda.kernels.functions import dot4, load_words4
 from ringlet.plugins.backends.cuda.kernels.warp import warp_sums
 from ringlet.plugins.backends.cuda.planes import LAYOUTS
-from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, PRODUCT_WARPS, product_rows
+from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, product_rows, product_warps
 
 
 def byte_product(format: str, tokens: int) -> Kernel:
@@ -23,7 +23,7 @@ def byte_product(format: str, tokens: int) -> Kernel:
     unpack, column_of = UNPACK[format]
     CHUNKS, HALVES = LAYOUTS[format].chunks, LAYOUTS[format].halves
     WEIGHTS, WORDS = BLOCK_FORMATS[format].n_weights, 4 * LAYOUTS[format].halves
-    WARPS, ROWS, TOKENS = PRODUCT_WARPS, product_rows(tokens), tokens
+    WARPS, ROWS, TOKENS = product_warps(tokens), product_rows(tokens), tokens
     TOTALS = ROWS * TOKENS
 
     @kernel(f"byte_product-{format}-{tokens}", 32 * WARPS)

@@ -12,13 +12,13 @@ from ringlet.plugins.backends.cuda.kernels.declare import Bytes, Floats, Int, Ke
 from ringlet.plugins.backends.cuda.kernels.floats import FLOATS_AT_ONCE
 from ringlet.plugins.backends.cuda.kernels.functions import load_floats4
 from ringlet.plugins.backends.cuda.kernels.warp import warp_sums
-from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, PRODUCT_WARPS, product_rows
+from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, product_rows, product_warps
 
 
 def float_product(format: str, tokens: int) -> Kernel:
     """The kernel for a format that multiplies so many tokens at once."""
     load_numbers, N = FLOATS_AT_ONCE[format]
-    WARPS, ROWS, TOKENS, QUARTERS = PRODUCT_WARPS, product_rows(tokens), tokens, N // 4
+    WARPS, ROWS, TOKENS, QUARTERS = product_warps(tokens), product_rows(tokens), tokens, N // 4
     TOTALS = ROWS * TOKENS
 
     @kernel(f"float_product-{format}-{tokens}", 32 * WARPS)
