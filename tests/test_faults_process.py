@@ -1,0 +1,149 @@
+"""A process that is interrupted or killed at any moment, two at the same work, a clock that jumps."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tiny_pipeline import random_pipeline
+
+from ringlet.core import user_cache
+from ringlet.core.pipeline import Pipeline
+from ringlet.plugins.backends.cpu import kept_code, machine_code
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+POSIX = pytest.mark.skipif(os.name == "nt", reason="signals to a process of one's own are POSIX's")
+UNITS = ["unpack_F32", "unpack_F16"]
+FOREVER = ["generate", "春", "--backend", "numpy", "--overflow", "slide", "--ignore-eos", "--max-tokens", "9999999"]
+STARTED = (
+    "import runpy, sys; sys.argv[0] = 'cli.py'; print('begun', flush=True); runpy.run_path('cli.py', {}, '__main__')"
+)
+
+
+@POSIX
+@pytest.mark.parametrize("seconds", [0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5])
+def test_ctrl_c_is_quiet_from_the_first_import_on(seconds: float) -> None:
+    """While we are imported, while a model is loaded, at the first token and after many."""
+    command = [sys.executable, "-c", STARTED, *FOREVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, b"")
+
+
+@POSIX
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_pipeline_that_was_interrupted_anywhere_goes_on_as_if_it_had_not_been(backend: str, tmp_path: Path) -> None:
+    """The same tokens, from the same steps: what the ring holds is never half of a step."""
+    pipe, fresh = (Pipeline.from_pretrained(backend=backend, context=96, overflow="slide", sinks=2) for _ in range(2))
+    prompts = ["春眠不觉晓，处处闻啼鸟。\n夜来风雨声，", "床前明月光，疑是地上霜。\n", "白日依山尽，"]
+    expected = [fresh.generate(prompt, 20, seed=1, ignore_eos=True).token_ids for prompt in prompts]
+    draws = random.Random(7)
+    for turn in range(12):
+        timer = threading.Timer(draws.uniform(0, 0.02), os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it may come in any of them
+            timer.start()
+            for _ in range(100_000):
+                pipe.generate(prompts[turn % 3], 40, seed=turn, ignore_eos=True)
+        timer.join()
+        if turn % 4 == 3:
+            found = [pipe.generate(prompt, 20, seed=1, ignore_eos=True).token_ids for prompt in prompts]
+            assert found == expected
+            pipe.save_session(tmp_path / "session")
+            fresh.load_session(tmp_path / "session")
+            assert fresh.generate(prompts[2], 20, seed=1, ignore_eos=True).token_ids == expected[2]
+
+
+# --- kernels that are compiled ---------------------------------------------------------------------------------------
+
+COMPILING = """
+import os, signal, sys
+from ringlet.plugins.backends.cpu import kept_code, machine_code
+{before}
+found = machine_code.machine_code({units!r})
+print(all(found.values()))
+"""
+
+
+def compiling(folder: Path, before: str = "") -> subprocess.Popen:
+    code = COMPILING.format(before=before, units=UNITS)
+    environment = {**os.environ, "RINGLET_CACHE": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def kept_units(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those that a new process would find and trust."""
+    monkeypatch.setenv("RINGLET_CACHE", str(folder))
+    kept, _ = kept_code.kernels_folder()
+    assert kept is not None
+    return [name for name in UNITS if kept_code.read_unit(kept, name) is not None]
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "moment",
+    ["os.replace = killed", "kept_code.json.dumps = killed", "kept_code.tempfile.mkstemp = killed"],
+)
+def test_a_process_killed_while_it_keeps_kernels_harms_no_later_one(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compiling(tmp_path, f"killed = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n{moment}")
+    first.communicate(timeout=120)
+    assert first.returncode == -signal.SIGKILL
+    assert kept_units(tmp_path, monkeypatch) == []
+    second = compiling(tmp_path)
+    assert second.communicate(timeout=120) == (b"True\n", b"")
+    assert kept_units(tmp_path, monkeypatch) == UNITS
+
+
+def test_two_processes_that_compile_at_once_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [compiling(tmp_path) for _ in range(2)]
+    assert [process.communicate(timeout=120) for process in both] == [(b"True\n", b"")] * 2
+    assert kept_units(tmp_path, monkeypatch) == UNITS
+    (kept,) = (tmp_path / "kernels").iterdir() if (tmp_path / "kernels").is_dir() else [kept_code.kernels_folder()[0]]
+    assert sorted(file.name for file in kept.iterdir()) == sorted(f"{name}.o" for name in UNITS)  # nothing half-written
+
+
+# --- the clock -------------------------------------------------------------------------------------------------------
+
+YEAR = 365 * 86400
+
+
+@pytest.mark.parametrize("years", [-30, -1, 1, 100])
+def test_kernels_are_found_and_kept_whatever_the_clock_says(
+    years: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RINGLET_CACHE", str(tmp_path))
+    monkeypatch.setattr(machine_code, "_addresses", {})
+    machine_code.machine_code(UNITS[:1])
+    monkeypatch.setattr(user_cache, "time", lambda: time.time() + years * YEAR)
+    machine_code._addresses.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(machine_code, "_compile", lambda names: pytest.fail(f"compiles {names} again"))
+        machine_code.machine_code(UNITS[:1])
+    machine_code.machine_code(UNITS[1:])  # a new one clears away what is old, but not what is in use
+    assert kept_units(tmp_path, monkeypatch) == UNITS
+
+
+def test_timings_are_those_of_a_clock_that_does_not_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = random_pipeline().generate("the ring", 20, seed=1, ignore_eos=True)
+    jumps = random.Random(3)
+    monkeypatch.setattr(time, "time", lambda: jumps.uniform(-1e9, 1e10))
+    monkeypatch.setattr(time, "time_ns", lambda: jumps.randrange(1 << 60))
+    found = random_pipeline().generate("the ring", 20, seed=1, ignore_eos=True)
+    assert found.token_ids == expected.token_ids
+    assert all(0 <= seconds < 60 for seconds in found.timings.values())
