@@ -24,7 +24,6 @@ from ringlet.core.errors import RingletError
 from ringlet.core.explanation.html_page import html_page
 from ringlet.core.explanation.page_data import check_page_size
 from ringlet.core.explanation.trace import Trace
-from ringlet.core.explanation.walk import question
 from ringlet.core.pipeline import Pipeline
 from ringlet.plugins.backends.numpy import NumpyBackend
 
@@ -79,10 +78,6 @@ def sliding() -> Pipeline:
     return Pipeline.from_pretrained(backend="numpy", context=8, sinks=2, overflow="slide")
 
 
-def page_of(trace: Trace, layer: int = 0, head: int = 0, token: int = -1) -> str:
-    return html_page(question(trace, layer, head, token))
-
-
 def explain(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["explain", *arguments])
 
@@ -124,7 +119,7 @@ def true_weights(trace: Trace, layer: int, head: int) -> dict[tuple[int, int], f
 
 def check_data(trace: Trace) -> dict:
     """The page's data, compared with the trace."""
-    data = Page(page_of(trace)).data
+    data = Page(html_page(trace)).data
     config = trace.config
     assert data["ids"] == trace.token_ids
     assert data["pieces"] == trace.pieces
@@ -174,7 +169,7 @@ def test_a_trace_of_one_token_has_a_page() -> None:
 
 def test_what_the_page_begins_with_is_what_was_asked_for() -> None:
     trace = poet().trace("我爱你", max_tokens=2)
-    page = page_of(trace, -1, 2, -3)
+    page = html_page(trace, -1, 2, -3)
     assert Page(page).data["start"] == {"layer": trace.config.n_layers - 1, "head": 2, "position": 3}
 
 
@@ -203,7 +198,7 @@ def check_page(text: str) -> Page:
 
 
 def test_the_page_stands_alone_and_can_be_read_without_a_mouse() -> None:
-    page = check_page(page_of(poet().trace("我爱你", max_tokens=2)))
+    page = check_page(html_page(poet().trace("我爱你", max_tokens=2)))
     assert [attributes["lang"] for tag, attributes in page.elements if tag == "html"] == ["en"]
     for tag, attributes in page.elements:
         if tag == "button":
@@ -217,7 +212,7 @@ def test_the_page_stands_alone_and_can_be_read_without_a_mouse() -> None:
 
 
 def test_every_id_that_the_script_asks_for_is_there() -> None:
-    page = check_page(page_of(poet().trace("春")))
+    page = check_page(html_page(poet().trace("春")))
     ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
     assert set(re.findall(r"byId\('([^']+)'\)", page.scripts[1])) <= ids
 
@@ -228,7 +223,7 @@ def test_tokens_cannot_become_markup(text: str) -> None:
     trace = random_pipeline().trace(text)
     as_one = trace_with_piece(trace, text)
     for found in (trace, as_one, poet().trace(text)):
-        page = check_page(page_of(found))
+        page = check_page(html_page(found))
         assert page.data["pieces"] == found.pieces
         assert not set("<>&\u2028\u2029") & set(page.scripts[0])
 
@@ -242,7 +237,7 @@ def trace_with_piece(trace: Trace, piece: str) -> Trace:
 def test_a_page_of_64_tokens_is_small() -> None:
     trace = poet().trace(poet().tokenizer.encode("春江潮水连海平，海上明月共潮生。" * 8)[:64])
     assert len(trace.token_ids) == 64
-    assert len(page_of(trace).encode()) < 2 * MEGABYTE
+    assert len(html_page(trace).encode()) < 2 * MEGABYTE
 
 
 @pytest.mark.real_model
@@ -252,7 +247,7 @@ def test_a_page_of_64_tokens_of_a_real_model_is_small(model: str, request: pytes
     pipe = Pipeline.from_pretrained(request.getfixturevalue(model), backend="numpy")
     ids = pipe.tokenizer.encode("The cat sat on the mat because it was warm. 床前明月光，疑是地上霜。 " * 4)[:60]
     trace = pipe.trace(ids, max_tokens=4)
-    assert len(page_of(trace).encode()) < 2 * MEGABYTE
+    assert len(html_page(trace).encode()) < 2 * MEGABYTE
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -335,7 +330,7 @@ PRESS = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key
 @pytest.mark.slow
 def test_the_slider_changes_every_picture(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page_of(sliding().trace("床前明月光，疑是地上霜", max_tokens=9)), encoding="utf-8")
+    path.write_text(html_page(sliding().trace("床前明月光，疑是地上霜", max_tokens=9)), encoding="utf-8")
     browser.open(path)
     last = pictures(browser)
     browser.run("(s => { s.value = 1; s.dispatchEvent(new Event('input')) })(document.getElementById('step'))")
@@ -349,7 +344,7 @@ def test_the_slider_changes_every_picture(browser: Browser, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_the_page_is_led_by_keys(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page_of(poet().trace("我爱你", max_tokens=2)), encoding="utf-8")
+    path.write_text(html_page(poet().trace("我爱你", max_tokens=2)), encoding="utf-8")
     browser.open(path)
     browser.run("document.querySelector('.map[aria-checked=true]').focus()")
     for key in ("ArrowDown", "ArrowRight"):
@@ -371,7 +366,7 @@ def test_hostile_tokens_in_a_browser(browser: Browser, tmp_path: Path, width: in
     """Nothing runs, nothing is asked for, and nothing is wider than the window."""
     trace = random_pipeline(window=5).trace("hostile!", max_tokens=3)
     path = tmp_path / "page.html"
-    path.write_text(page_of(trace_with_piece(trace, HOSTILE)), encoding="utf-8")
+    path.write_text(html_page(trace_with_piece(trace, HOSTILE)), encoding="utf-8")
     browser.open(path, width=width, dark=dark)
     assert browser.faults() == []
     assert browser.requests() == [path.absolute().as_uri()]

@@ -16,7 +16,8 @@ from typing import Any
 
 from ringlet.core.explanation.attention_flow import attention_flow
 from ringlet.core.explanation.page_data import page_data
-from ringlet.core.explanation.walk import Question
+from ringlet.core.explanation.trace import Trace
+from ringlet.core.explanation.walk import Question, question
 
 SCRIPTS = ("data", "elements", "colours", "steps", "maps", "head", "lens", "ring", "page")  # in this order
 UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
@@ -24,14 +25,17 @@ LONGEST_TITLE = 40
 PART = re.compile(r"\{\{(\w+)\}\}")
 
 
-def html_page(asked: Question) -> str:
-    """The whole file: the question's trace, and the question, with which the page begins."""
+def html_page(trace: Trace, layer: int = 0, head: int = 0, token: int = -1) -> str:
+    """The whole file. It begins with the question of this token in this head; its picture of the flow is of that alone.
+
+    Negative numbers count from the end. Raises RingletError for a layer, head or token that there is not.
+    """
+    asked = question(trace, layer, head, token)
     script = "\n".join(["'use strict';", "(() => {", *(page_file(f"{name}.js") for name in SCRIPTS), "})();", ""])
     parts = {
         "policy": policy(script),
-        "title": escape(title(asked.trace.text)),
+        "title": escape(title(trace.text)),
         "style": page_file("page.css"),
-        "token": escape(asked.trace.pieces[asked.position]),
         "layer": str(asked.layer),
         "head": str(asked.head),
         "flow": flow_of(asked),

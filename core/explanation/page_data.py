@@ -82,7 +82,8 @@ def visible_weights(layer: LayerTrace) -> list[np.ndarray]:
 def distinct_rings(trace: Trace) -> tuple[list[dict[str, Any]], list[int]]:
     """Each kind of ring once, with its state after every step, and which kind each layer has."""
     kinds: dict[tuple[int, int, bool], int] = {}
-    rings, ring_of_layer = [], []
+    rings: list[dict[str, Any]] = []
+    ring_of_layer = []
     for index, layer in enumerate(trace.config.layers):
         ring = trace.steps[0].layers[index].ring
         is_window = layer.window is not None and layer.window == ring.capacity

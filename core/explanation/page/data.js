@@ -54,7 +54,7 @@ const pieceOf = (id) => visible(trace.texts[id] ?? '');
 const nextOf = (position) => (position + 1 < nTokens ? trace.ids[position + 1] : steps[stepOf[position]][2]);
 const quoted = (piece) => `「${piece}」`;
 const cut = (piece, most) => ([...piece].length > most ? `${[...piece].slice(0, most - 1).join('')}…` : piece);
-const share = (p) => (p >= 0.0995 ? p.toFixed(2) : p.toFixed(3));
+const share = (p) => (p < 0.0005 ? '<0.001' : p.toFixed(p < 0.0995 ? 3 : 2));
 const count = (n) => n.toLocaleString('en');
 
 // Positions as "2–5, 9".

@@ -24,7 +24,8 @@ function bars(list, rows) {
   list.replaceChildren(...rows.map((row) => {
     const bar = element('span', { class: 'bar-fill' });
     bar.style.inlineSize = `${(100 * row.value) / largest}%`;
-    return element('li', { class: row.kind ?? '' }, token(cut(row.piece, 14)), element('span', { class: 'bar-room' }, bar),
+    const name = element('span', { class: 'name' }, token(cut(row.piece, 14)), element('span', { class: 'at' }, row.at ?? ''));
+    return element('li', { class: row.kind ?? '' }, name, element('span', { class: 'bar-room' }, bar),
       element('span', { class: 'number' }, share(row.value)));
   }));
 }

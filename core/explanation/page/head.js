@@ -46,8 +46,8 @@ function showHead() {
   const rest = row.length - shown.length;
   const left = 1 - shown.reduce((sum, pair) => sum + pair[1], 0);
   byId('looks-title').replaceChildren(token(cut(pieceAt(position), 14)), ' looks at');
-  bars(byId('looks'), shown.map(([key, value]) => ({ piece: pieceAt(key), value, kind: key === state.key ? 'chosen' : '' })));
-  byId('looks-rest').textContent = rest ? `and ${rest} more, ${share(Math.max(0, left))} together` : 'α sums to 1.';
+  bars(byId('looks'), shown.map(([key, value]) => ({ piece: pieceAt(key), at: `${key}`, value, kind: key === state.key ? 'chosen' : '' })));
+  byId('looks-rest').textContent = rest ? `and ${rest} more, ${share(left)} together` : 'α sums to 1.';
 }
 
 function tellCell({ query, key }) {

@@ -18,6 +18,7 @@ function setUpMaps() {
   }
   const heads = Array.from({ length: config.n_heads }, (_, head) => element('span', { class: 'map-head' }, `${head}`));
   byId('maps').style.setProperty('--columns', config.n_heads);
+  byId('maps').classList.toggle('many', config.n_layers > 8);
   byId('maps').append(element('div', { class: 'map-row', 'aria-hidden': 'true' }, element('span', { class: 'map-label' }, 'layer'), ...heads), ...rows);
   radioGroup(byId('maps'), mapButtons, config.n_heads, (at) => change({
     layer: Math.floor(at / config.n_heads), head: at % config.n_heads }));

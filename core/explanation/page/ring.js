@@ -48,7 +48,7 @@ function sector(slot, turn, kind, position) {
   const label = position < 0 ? `slot ${slot}: free` : `slot ${slot}: token ${position} ${pieceAt(position)}`;
   const group = svg('g', { class: `slot ${kind}` }, svg('path', { d }, svg('title', {}, label)));
   if (position >= 0 && turn * MIDDLE >= 9) group.append(slotText(pieceAt(position), (from + to) / 2, turn * MIDDLE));
-  if (turn * OUTER >= 15) {
+  if (turn * OUTER >= 15 || slot % 10 === 0) {
     const [x, y] = at(OUTER + 11, (from + to) / 2);
     group.append(svg('text', { x: x.toFixed(1), y: y.toFixed(1), class: 'slot-number' }, `${slot}`));
   }
@@ -60,7 +60,7 @@ function slotText(piece, angle, room) {
   const [x, y] = at(MIDDLE, angle);
   const text = svg('text', { class: 'slot-text' });
   const columns = [...piece].reduce((sum, c) => sum + (c.codePointAt(0) > 0x2e7f ? 2 : 1), 0);
-  if (columns * 7.5 <= room - 4) {
+  if (room >= 22 && columns * 7.5 <= room - 4) {
     text.setAttribute('x', x.toFixed(1));
     text.setAttribute('y', y.toFixed(1));
     text.textContent = piece;

@@ -12,10 +12,11 @@ const step = () => stepOf[state.position];
 const toStep = (to) => change({ position: lastOf(Math.max(0, Math.min(to, steps.length - 1))), key: null });
 
 function showText() {
-  byId('text').textContent = trace.pieces.slice(0, trace.prompt_length).map(visible).join('');
   const drawn = nTokens - trace.prompt_length;
   byId('text').replaceChildren(...trace.pieces.map((piece, at) =>
     element('bdi', { class: at < trace.prompt_length ? '' : 'drawn' }, visible(piece))));
+  byId('text').classList.toggle('long', nTokens > 32);
+  byId('flow-asks').replaceChildren(token(pieceAt(trace.start.position)));
   byId('model').textContent = `${trace.model} (${config.architecture}): ${count(trace.prompt_length)} tokens of prompt`
     + (drawn ? `, ${count(drawn)} drawn` : '') + '. Every number is the model’s own.';
   const names = { d_model: 'width', d_k: 'of a key', d_v: 'of a value', n_heads: 'heads', n_kv_heads: 'heads of K and V',
