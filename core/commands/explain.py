@@ -93,7 +93,7 @@ def explain(
 
     found = walk(pipe, trace, layer, head, token)
     if html is not None:
-        write_text_file(html, html_page(found))
+        write_text_file(html, html_page(trace, layer, head, token))
         remark(f"written: {html}", verbose=False)
     show(found, walk_lines, as_json)
 
