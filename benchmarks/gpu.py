@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from on_gpu.kernels import check_kernels
+from on_gpu.kernels import check_kernels, compile_kernels
 from on_gpu.limits import Limits, measured_limits
 from on_gpu.logits import check_logits
 from on_gpu.models import SHAPES, TINY, as_dict
@@ -33,7 +33,7 @@ from ringlet.plugins.backends.cuda.availability import missing, open_device
 from ringlet.plugins.backends.cuda.device import Device
 
 MOST_SECONDS = 470  # of the whole run, which is cut off then
-SECONDS = {"kernels": 110, "limits": 20, "logits": 60, "8B": 90, "1.5B": 50, "0.5B": 40, "torch": 30}
+SECONDS = {"limits": 20, "compile": 80, "kernels": 50, "logits": 60, "8B": 90, "1.5B": 50, "0.5B": 40, "torch": 30}
 LOGITS_OF = ("0.5B", "tiny")  # the larger take minutes on a CPU
 
 
@@ -44,6 +44,7 @@ def parts(device: Device, tiny: bool) -> list[tuple[str, str, Callable[[Part], N
     plan = QUICK if tiny else FULL
     found: list[tuple[str, str, Callable[[Part], None]]] = [
         ("What the GPU can do", "limits", lambda part: limits.append(measured_limits(part, device, tiny))),
+        ("Compiling", "compile", lambda part: compile_kernels(part, device, tiny)),
         ("Every kernel against NumPy", "kernels", lambda part: check_kernels(part, device, tiny)),
         ("Logits", "logits", lambda part: check_logits(part, device, checked, tiny)),
     ]

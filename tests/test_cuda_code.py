@@ -23,6 +23,8 @@ HOT = (  # of every family and of every kind of block; the whole table takes ten
     "tile_product-Q8_0-small",
     "attention-64-64-k8",
     "attention-128-128-k16",
+    "attention-128-128-k16-q8",
+    "tile_product-Q2_K-flat",
 )
 
 

@@ -39,11 +39,15 @@ def names_of(device: Device, tiny: bool) -> list[str]:
     return list(TINY) if tiny else gpu_code.kernel_names(device.capability)
 
 
+def compile_kernels(part: Part, device: Device, tiny: bool) -> None:
+    names = [*names_of(device, tiny), *ALONG]
+    with part.timed(f"{len(names)} kernels compiled, or read from the cache"):
+        device.prepare(names)
+
+
 def check_kernels(part: Part, device: Device, tiny: bool) -> None:
     """A row a family: how many kernels, and the largest error as a share of what is tolerated."""
     names = names_of(device, tiny)
-    with part.timed("kernels compiled or read from the cache"):
-        device.prepare([*names, *ALONG])
     table = part.table("family", "kernels", "largest error / tolerated", "wrong")
     families: dict[str, list[str]] = defaultdict(list)
     for name in names:

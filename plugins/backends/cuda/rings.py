@@ -71,6 +71,7 @@ class DeviceRing(RingMemory):
     def _planes(self) -> dict[str, Plane]:
         """Keys, values and their scales, by the names that `contents` gives them."""
         config, numbers = self.config, HOST_DTYPES[self.kv_dtype]
+        kinds: list[tuple[str, int, int | None, np.dtype]]
         kinds = [("keys", RING_KEYS, config.d_k, numbers), ("values", RING_VALUES, config.d_v, numbers)]
         if RING_KINDS[self.kv_dtype] == BYTE_RING:
             scale = np.dtype(np.float32)
