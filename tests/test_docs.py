@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import os
@@ -40,6 +41,7 @@ from ringlet.testing.suite import checks_for, from_files
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
 PLUGINS, COMMANDS, GENERATION = "docs/plugins.md", "docs/commands.md", "docs/generation.md"
+RELIABILITY = "docs/reliability.md"
 TUTORIAL, EXAMPLES = "docs/tutorial.md", "docs/examples.md"
 BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -311,6 +313,25 @@ def test_the_marked_commands_are_one_line_each(page: str, mark: str, repository:
     (block,) = (block for block in blocks_of(repository / page) if block.mark == mark)
     assert block.language == "sh"
     assert block.text.count("\n") == 1
+
+
+def test_the_reliability_page_names_tests_that_exist(repository: Path) -> None:
+    text = (repository / RELIABILITY).read_text(encoding="utf-8")
+    named = set(re.findall(r"\btest_\w+\.py\b", text))
+    assert len(named) > 5
+    assert not {name for name in named if not (repository / "tests" / name).is_file()}
+
+
+def test_the_reliability_page_s_measurements_can_be_run(repository: Path) -> None:
+    """Their options are parsed; what they measure takes minutes."""
+    found = 0
+    for block in blocks_of(repository / RELIABILITY):
+        for _, command in command_lines(block.text if block.language == "sh" else ""):
+            if command[0] == "python" and command[1].startswith("benchmarks/"):
+                script = importlib.import_module(Path(command[1]).stem)
+                script.main.make_context(command[1], command[2:])
+                found += 1
+    assert found >= 2
 
 
 # --- commands and options --------------------------------------------------------------------------------------------
