@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def read_text_argument(text: str) -> str:
     """The argument itself, or all of standard input for "-"."""
     if text == "-":
-        return decode(sys.stdin.buffer.read(), "standard input")
+        return with_plain_line_ends(decode(sys.stdin.buffer.read(), "standard input"))
     try:
         text.encode()
     except UnicodeEncodeError:  # bytes that the locale could not read, each a lone surrogate
@@ -44,7 +44,7 @@ def read_text_file(path: str, most_bytes: int = -1) -> str:
         raise RingletError(f"{path}: {error.strerror}") from None
     if 0 <= most_bytes < len(data):
         raise RingletError(f"{path}: larger than {most_bytes} bytes")
-    return decode(data, path)
+    return with_plain_line_ends(decode(data, path))
 
 
 def decode(data: bytes, name: str) -> str:
@@ -55,6 +55,11 @@ def decode(data: bytes, name: str) -> str:
         raise RingletError(
             f"{name} is not UTF-8 text: byte 0x{data[error.start]:02x} at {error.start}; convert it first"
         ) from None
+
+
+def with_plain_line_ends(text: str) -> str:
+    """A file from Windows says the same as elsewhere: its line ends, of two characters, become those of one."""
+    return text.replace("\r\n", "\n")
 
 
 def print_json(value: Any) -> None:
