@@ -115,23 +115,24 @@ import resource, sys
 from ringlet import Pipeline
 from ringlet.core.errors import RingletError
 
-def tokens():
+def tokens(pipe):
     return pipe.generate("春", 8, seed=1).token_ids
 
+fresh = Pipeline.from_pretrained(backend=sys.argv[1], context=64)
+expected = tokens(fresh)  # and all is imported
 pipe = Pipeline.from_pretrained(backend=sys.argv[1], context=int(sys.argv[2]), overflow="slide", threads=2)
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 _, most = resource.getrlimit(resource.RLIMIT_AS)
 resource.setrlimit(resource.RLIMIT_AS, (size, most))
 try:
-    tokens()
+    tokens(pipe)
     said = "done"
 except (RingletError, MemoryError) as error:
     said = f"{type(error).__name__}: {error}"
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
 print(said)
 if len(sys.argv) > 3:
-    fresh = Pipeline.from_pretrained(backend=sys.argv[1], context=64)
-    print(tokens() == tokens() == fresh.generate("春", 8, seed=1).token_ids)
+    print(tokens(pipe) == tokens(fresh) == expected)
 """
 
 
