@@ -387,7 +387,7 @@ class Pipeline:
         )
         try:
             yield from generation.run()
-        except (GeneratorExit, KeyboardInterrupt):  # a step that is interrupted leaves the ring as it was before
+        except (GeneratorExit, KeyboardInterrupt, RingletError):  # a step that fails leaves the ring as it was before
             self._keep(first, requests)
             raise
         self._keep(first, requests)

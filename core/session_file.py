@@ -67,11 +67,19 @@ def write_session_file(
 
 @contextmanager
 def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
-    """A file under a temporary name, which takes the path's place when all is written, and else is removed."""
+    """A file under a temporary name, which takes the path's place when all is written, and else is removed.
+
+    A link stays, and what it leads to is replaced; a device, which has no old contents, is not.
+    """
     try:
-        handle, temporary = mkstemp(dir=path.absolute().parent, prefix=f".{path.name[:64]}.", suffix=".part")
-    except OSError as error:
-        raise RingletError(f"{name}: cannot be written: {error.strerror or error}") from None
+        path = path.resolve()
+        if path.exists():
+            check_regular(path)
+        handle, temporary = mkstemp(dir=path.parent, prefix=f".{path.name[:64]}.", suffix=".part")
+    except FormatError:
+        raise RingletError(f"{name}: cannot be written: not a regular file") from None
+    except (OSError, RuntimeError) as error:  # a RuntimeError: links in a circle, until Python 3.12
+        raise RingletError(f"{name}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
     try:
         with open(handle, "wb") as file:
             yield file

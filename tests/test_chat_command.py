@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -208,7 +209,7 @@ class Terminal:
         os.close(theirs)
         self._handle = ours
         self.shown = ""
-        self._read = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in pieces
 
     def until(self, pattern: str) -> str:
         """What is shown up to the pattern, from where the last call ended."""
@@ -221,9 +222,7 @@ class Terminal:
                 except OSError:  # the process has ended
                     data = b""
                 assert data, f"no {pattern!r} in {self.shown!r}"
-                self._read += data
-                self.shown += self._read.decode(errors="ignore")
-                self._read = b""
+                self.shown += self._decoder.decode(data)
         before, self.shown = self.shown[: found.end()], self.shown[found.end() :]
         return before
 

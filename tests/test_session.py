@@ -123,6 +123,17 @@ def test_a_prompt_that_was_interrupted_is_computed_on(tmp_path: Path, monkeypatc
     assert len(fresh.backend.steps) == 2 + 11
 
 
+def test_a_generation_that_a_sampler_ended_is_gone_on_with(tmp_path: Path) -> None:
+    """A fault costs the call, and not what was computed."""
+    pipe = random_pipeline(chunk=4)
+    n_steps = len(TEXT) // 4
+    with pytest.raises(RingletError, match="removed every token"):
+        pipe.generate(TEXT, 9, "allowed_words(ids='5'),bad_words(ids='5')")
+    pipe.save_session(tmp_path / "s")
+    assert tokens(pipe, TEXT) == tokens(random_pipeline(chunk=4), TEXT)
+    assert pipe.backend.steps == [[4]] * n_steps + [[1]] * 11
+
+
 def test_messages_are_kept(tmp_path: Path) -> None:
     pipe = random_pipeline()
     tokens(pipe, TEXT)
@@ -361,6 +372,31 @@ def test_where_nothing_can_be_written(saved: Path, tmp_path: Path) -> None:
             pipe.save_session(path)
         assert str(caught.value).startswith(f"{path}: cannot be written: ")
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes by name here")
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    pipe = random_pipeline()
+    tokens(pipe, TEXT)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(RingletError, match=f"^{path}: cannot be written: not a regular file$"):
+            pipe.save_session(path)
+        assert not path.is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right on Windows")
+def test_a_link_stays_a_link(saved: Path, tmp_path: Path) -> None:
+    pipe = random_pipeline()
+    tokens(pipe, TEXT[::-1])
+    before = saved.read_bytes()
+    (tmp_path / "link").symlink_to(saved)
+    pipe.save_session(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert saved.read_bytes() != before
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with pytest.raises(RingletError, match="cannot be written"):
+        pipe.save_session(tmp_path / "circle")
 
 
 def test_a_full_disk_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

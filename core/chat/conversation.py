@@ -68,6 +68,11 @@ class Conversation:
     def max_tokens(self) -> int:
         return self.pipe.layout.context if self.options.max_tokens is None else self.options.max_tokens
 
+    @property
+    def n_known(self) -> int:
+        """Tokens that the ring holds of the conversation."""
+        return len(self._known)
+
     def ask(self, text: str) -> Generator[str, None, None]:
         """The answer to one more message, piece by piece. Where no word of it comes, the message is taken back.
 
@@ -99,7 +104,7 @@ class Conversation:
         last = None
         try:
             ids = self._prompt_ids()
-            n_known = self._n_known(ids)
+            n_shared = self._n_shared(ids)
             seed = (self.options.seed + self._n_answers) % SEEDS
             self._n_answers += 1
             options = self.options
@@ -114,7 +119,7 @@ class Conversation:
             if last is not None or any(parts):
                 self.messages.append({"role": "assistant", "content": "".join(parts)})
                 self._known = [*ids, *drawn]
-                self.facts = TurnFacts(len(ids), n_known, len(drawn), last)
+                self.facts = TurnFacts(len(ids), n_shared, len(drawn), last)
             elif before is not None:
                 self.messages.append(before)
             else:
@@ -151,7 +156,7 @@ class Conversation:
             seen = [{"role": "system", "content": self.system}, *seen]
         return respelled(self._format.encode(seen), self._known, self.pipe.tokenizer)
 
-    def _n_known(self, ids: list[int]) -> int:
+    def _n_shared(self, ids: list[int]) -> int:
         with self.pipe.idle_ring.held() as kept:
             return 0 if kept is None else shared_length(kept[0].ring.token_ids, ids)
 

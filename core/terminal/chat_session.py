@@ -179,7 +179,7 @@ def stats_lines(conversation: Conversation) -> Iterator[str]:
             seconds = facts.last.timings["generate"]
             speed = f" ({facts.answer_tokens / seconds:.1f} tokens/s)" if seconds > 0 else ""
             yield f"{facts.last.timings['prompt']:.2f} s to the first token, {seconds:.2f} s from there{speed}"
-    used = 0 if facts is None else facts.prompt_tokens + facts.answer_tokens
+    used = conversation.n_known if facts is None else facts.prompt_tokens + facts.answer_tokens
     yield f"context: {used} of {pipe.layout.context} tokens; ring: {size_text(pipe.ring_bytes)} of {pipe.kv_dtype}"
 
 
