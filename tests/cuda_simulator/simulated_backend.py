@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -178,6 +179,28 @@ def test_nothing_wanted() -> None:
     backend = made(*model)
     ring = backend.new_ring(RingLayout.of(model[0], 8, chunk=8), "f16")
     assert run_step(backend, [(ring, [1, 2], "none")]).shape == (0, model[0].d_vocab)
+
+
+def test_logits_stay_as_they_are_while_they_are_held() -> None:
+    """A row of a step is what it was however many steps follow, and its memory is used again once it is gone."""
+    model = random_model()
+    backend, ids = made(*model), tokens(12, model[0])
+    ring = backend.new_ring(RingLayout.of(model[0], 20, chunk=2), "f16")
+    held, copies = [], []
+    for token_id in ids[:6]:
+        logits = run_step(backend, [(ring, [token_id], "last")])
+        held.append(logits[0])
+        copies.append(logits.copy())
+        del logits
+    for row, copy in zip(held, copies, strict=True):
+        np.testing.assert_array_equal(row, copy[0])
+    del held, row
+    gc.collect()
+    places = set()
+    for token_id in ids[6:]:
+        logits = run_step(backend, [(ring, [token_id], "last")])
+        places.add(logits.ctypes.data)
+    assert len(places) == 2
 
 
 def test_nan_in_weights_reaches_the_logits() -> None:

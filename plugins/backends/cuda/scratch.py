@@ -67,7 +67,6 @@ class Scratch:
         self.sizes = sizes
         self._told = self._device.host_array(told_bytes(sizes))
         self.told = told_parts(sizes, self._told)
-        self.logits_here = self._device.host_array(max(1, sizes.wanted) * self._config.d_vocab * 4)
         return True
 
     def tell(self) -> None:
