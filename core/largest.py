@@ -11,6 +11,7 @@ import numpy as np
 MOST_ROWS = 64
 SHORTEST_ROW = 1024
 FEW = 256  # numbers that are sorted at once
+PARTITIONED = 1 << 13  # numbers that np.partition is quick enough with
 
 
 def column_maxima(values: np.ndarray) -> np.ndarray:
@@ -54,7 +55,7 @@ def places_from(values: np.ndarray, maxima: np.ndarray, border: float | np.float
 def kth_largest(values: np.ndarray, k: int) -> np.floating:
     """The k-th largest of the values (n,), 1 ≤ k ≤ n."""
     rows = min(MOST_ROWS, len(values) // max(4 * k, SHORTEST_ROW))
-    if rows > 1:
+    if rows > 1 and len(values) > PARTITIONED:
         table, _ = _table(values, len(values) // rows)
         values = values[values >= kth_largest(np.maximum.reduce(table, axis=0), k)]
     return np.partition(values, len(values) - k)[len(values) - k]
