@@ -27,6 +27,7 @@ REFERENCE = "numpy"  # the backend that tells of its arrays
       ringlet explain "我爱你" --layer 2 --head 1 --token 2
       ringlet explain "我爱你" --max-tokens 12 --context 8 --overflow slide --sinks 2
       ringlet explain "床前明月光" --max-tokens 12 --html page.html
+      ringlet explain "我爱你" --layer 2 --head 1 --svg attention.svg
       ringlet explain --softmax
       ringlet explain --scaling --svg scaling.svg
     """
@@ -38,7 +39,7 @@ REFERENCE = "numpy"  # the backend that tells of its arrays
 @click.option("--max-tokens", type=int, default=0, show_default=True, help="Tokens to draw first, the likeliest.")
 @click.option("--softmax", is_flag=True, help="Why √d_k: how sharp α is with the scale, and without.")
 @click.option("--scaling", is_flag=True, help="What a token costs as the text grows, measured here.")
-@click.option("--svg", metavar="FILE", help="With --scaling: draw it.")
+@click.option("--svg", metavar="FILE", help="Draw the step of attention; with --scaling, that.")
 @click.option("--html", metavar="FILE", help="A page to look at in a browser: all layers, heads and steps.")
 @parse_special_option
 @loading_options
@@ -64,16 +65,16 @@ def explain(
     """Follow one token of PROMPT (or of standard input, for "-") through attention, number by number."""
     if softmax and scaling:
         raise click.UsageError("--softmax and --scaling are two things: choose one")
-    if svg is not None and not scaling:
-        raise click.UsageError("--svg goes with --scaling")
+    if svg is not None and softmax:
+        raise click.UsageError("--svg does not go with --softmax: it draws PROMPT's attention, or --scaling")
     if html is not None and (softmax or scaling):
         raise click.UsageError("--html goes with neither --softmax nor --scaling")
     if scaling:
         explain_scaling(state, svg, as_json, loading)
         return
     text = explained_text(prompt, softmax)
-    if html is not None:
-        check_writable(html)  # before a model is loaded
+    for path in filter(None, (html, svg)):
+        check_writable(path)  # before a model is loaded
     pipe = open_pipeline(state, verbose=False, **(loading | {"backend": REFERENCE}))
     ids = pipe.tokenizer.encode(text, parse_special=parse_special)
     if html is not None:
@@ -87,14 +88,16 @@ def explain(
 
         show(study_softmax(trace), softmax_lines, as_json)
         return
+    from ringlet.core.explanation.attention_flow import attention_flow
     from ringlet.core.explanation.html_page import html_page
     from ringlet.core.explanation.walk import walk
     from ringlet.core.terminal.walk_text import walk_lines
 
     found = walk(pipe, trace, layer, head, token)
     if html is not None:
-        write_text_file(html, html_page(trace, layer, head, token))
-        remark(f"written: {html}", verbose=False)
+        write_picture(html, html_page(trace, layer, head, token))
+    if svg is not None:
+        write_picture(svg, attention_flow(trace, layer, head, token))
     show(found, walk_lines, as_json)
 
 
@@ -125,9 +128,13 @@ def explain_scaling(state: CommandState, svg: str | None, as_json: bool, loading
     with passing_lines() as tell:
         found = measure_scaling(pipe, tell)
     if svg is not None:
-        write_text_file(svg, scaling_picture(found))
-        remark(f"written: {svg}", verbose=False)
+        write_picture(svg, scaling_picture(found))
     show(found, scaling_lines, as_json)
+
+
+def write_picture(path: str, text: str) -> None:
+    write_text_file(path, text)
+    remark(f"written: {path}", verbose=False)
 
 
 def show(found: Any, lines_of: Any, as_json: bool) -> None:

@@ -38,7 +38,7 @@ def projections(page: FlowPage) -> None:
 def stages(page: FlowPage) -> list[Stage]:
     """What Q and K become on their way, in order."""
     config = page.config
-    shared = [] if config.heads_per_kv_head == 1 else [f"of K/V head {page.asked.kv_head}"]
+    shared = [] if config.heads_per_kv_head == 1 else [f"with K/V head {page.asked.kv_head}"]
     found = [("", ["Q = x·W_q", "K = x·W_k"], [f"both {shape(config.d_model, config.d_k)}", *shared])]
     if page.arrays.Q_normed is not None:
         found.append(("_normed", ["Q, K ← RMSNorm"], ["over d_k, each head"]))

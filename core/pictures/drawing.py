@@ -27,8 +27,9 @@ SANS = 'system-ui, -apple-system, "Segoe UI", "PingFang SC", "Microsoft YaHei", 
 SERIF = '"STIX Two Text", "Cambria", "Times New Roman", "Liberation Serif", "Noto Sans CJK SC", serif'
 SIZES = {"head": 18.0, "big": 15.0, "usual": 13.0, "number": 12.0, "small": 11.0, "tiny": 9.0}
 FORMULA, SUBSCRIPT = 16.0, 0.72  # size of a formula in pixels, and its subscripts' share of it
-KNOWN = re.compile(
-    r"[ -~\u00a0-\u024f\u0370-\u052f\u2010-\u2027\u2190-\u21ff\u2200-\u22ff\u2420-\u2426\u2e80-\u9fff\uac00-\ud7a3\uff00-\uff60]*"
+KNOWN = re.compile(  # Latin, Greek, Cyrillic, signs, CJK, Hangul: characters whose width can be told
+    r"[ -~\u00a0-\u024f\u0370-\u052f\u2010-\u2027\u2190-\u21ff\u2200-\u22ff\u2420-\u2426"
+    r"\u2e80-\u9fff\uac00-\ud7a3\uff00-\uff60]*"
 )
 PARTS = re.compile(r"[_^](?:\{[^}]*\}|\w+)|[A-Za-z]+|.")
 
