@@ -1,6 +1,7 @@
 """Errors that are the user's to mend: one line that names the file, option or value and the way out."""
 
 LONGEST_FAULT = 300  # characters: Numba's errors run to thousands
+LONGEST_QUOTE = 100  # characters: a file's texts run to megabytes
 
 
 class RingletError(ValueError):
@@ -23,3 +24,9 @@ def fault_text(error: BaseException) -> str:
     if len(text) > LONGEST_FAULT:
         text = text[: LONGEST_FAULT - 1].rstrip() + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def quoted(text: object) -> str:
+    """A text or another value from a file as errors show it: escaped, and cut where it is long."""
+    shown = repr(text[: LONGEST_QUOTE + 1] if isinstance(text, str) else text)
+    return shown if len(shown) <= LONGEST_QUOTE + 2 else f"{shown[:LONGEST_QUOTE]}…"

@@ -9,6 +9,7 @@ from operator import add
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers
 
+from ringlet.core.errors import quoted
 from ringlet.tokenization.byte_alphabet import BYTE_ALPHABET, bytes_of_alphabet
 from ringlet.tokenization.gguf_codec import SPACE_MARK, GGUFCodec
 from ringlet.tokenization.gguf_vocabulary import GGUFVocabulary
@@ -68,7 +69,9 @@ def _pre_tokenizer(vocabulary: GGUFVocabulary) -> PreTokenizer:
     name = vocabulary.pre or "default"
     if name not in PRE_TOKENIZERS:
         known = ", ".join(sorted(PRE_TOKENIZERS))
-        raise vocabulary.error(f"tokenizer.ggml.pre is {name!r}, which this version does not know; it knows {known}")
+        raise vocabulary.error(
+            f"tokenizer.ggml.pre is {quoted(name)}, which this version does not know; it knows {known}"
+        )
     return PRE_TOKENIZERS[name]
 
 
@@ -102,7 +105,7 @@ def _checked_sides(vocabulary: GGUFVocabulary, merges: list[str], ids: dict[str,
         first, blank, second = merge.partition(" ")
         names = {first, second, first + second}
         if not blank or not names <= vocabulary.ids.keys():
-            raise vocabulary.error(f"tokenizer.ggml.merges has {merge!r}, which joins no two tokens to a third")
+            raise vocabulary.error(f"tokenizer.ggml.merges has {quoted(merge)}, which joins no two tokens to a third")
         if names <= ids.keys():
             left.append(first)
             right.append(second)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
+from ringlet.core.config import LARGEST_SIZE
 from ringlet.core.errors import FormatError
 from ringlet.core.formats.json_object import read_json_object
 from ringlet.tokenization.codec import Codec, Vocabulary
@@ -56,8 +58,8 @@ def _ids(values: dict[str, Any], key: str, where: str) -> list[int]:
     found = values.get(key)
     ids = found if isinstance(found, list) else [] if found is None else [found]
     for index in ids:
-        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-            raise FormatError(f"{where}: {key} is {found!r}: a token id or a list of token ids is needed")
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < LARGEST_SIZE:
+            raise FormatError(f"{where}: {key} is {short(found)}: a token id or a list of token ids is needed")
     return ids
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ringlet.core.errors import quoted
 from ringlet.tokenization.byte_pairs import BytePairCodec, SpaceMarkPairCodec
 from ringlet.tokenization.codec import Vocabulary
 from ringlet.tokenization.end_tokens import settle_ends
@@ -31,7 +32,7 @@ def open_vocabulary(metadata: Mapping[str, object], name: str) -> Vocabulary:
     found = read_vocabulary(metadata, name)
     if found.model not in CODECS:
         known = ", ".join(CODECS)
-        raise found.error(f"tokenizer.ggml.model is {found.model!r}: this version knows {known}")
+        raise found.error(f"tokenizer.ggml.model is {quoted(found.model)}: this version knows {known}")
     if found.model == "llama":
         found = _with_defaults(found)
     ends, kinds = settle_ends(found)

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, quoted
+from ringlet.core.formats.gguf_metadata import Metadata
+
+# Twice what the largest vocabularies have; each costs many times more memory than the file has bytes for it.
+MOST_TOKENS = MOST_MERGES = 1 << 19
 
 # Kinds of tokens, tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -58,7 +62,10 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
             raise fail(key, f"is of type {type(value).__name__}: a text is needed")
         return value
 
-    def texts(key: str) -> list[str]:
+    def texts(key: str, most: int) -> list[str]:
+        count = metadata.count(f"tokenizer.ggml.{key}") if isinstance(metadata, Metadata) else 0
+        if count > most:
+            raise fail(key, f"has {count} entries: {most} are possible")
         value: Any = metadata.get(f"tokenizer.ggml.{key}")
         found = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
         if isinstance(value, str) or not set(map(type, found)) <= {str}:
@@ -78,7 +85,7 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
     model = text("model")
     if not model:
         raise fail("model", "is missing: the file holds no vocabulary")
-    tokens = texts("tokens")
+    tokens = texts("tokens", MOST_TOKENS)
     if not tokens:
         raise fail("tokens", "is empty")
     if "" in tokens:
@@ -86,7 +93,7 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
     ids = dict(zip(tokens, range(len(tokens)), strict=True))
     if len(ids) != len(tokens):
         double = next(token for index, token in enumerate(tokens) if ids[token] != index)
-        raise fail("tokens", f"has {double!r} twice")
+        raise fail("tokens", f"has {quoted(double)} twice")
     kinds = numbers("token_type", "iu", len(tokens))
     scores = numbers("scores", "fiu", len(tokens))
     if scores is not None and np.isnan(scores).any():
@@ -98,7 +105,7 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
         tokens=tokens,
         kinds=np.full(len(tokens), NORMAL) if kinds is None else kinds.astype(np.int64),
         scores=None if scores is None else scores.astype(np.float32),
-        merges=texts("merges") if model in ("gpt2", "gemma4") else [],
+        merges=texts("merges", MOST_MERGES) if model in ("gpt2", "gemma4") else [],
         ids=ids,
         named_ids=_named_ids(metadata, len(tokens), fail),
         flags=_flags(metadata, fail),
@@ -112,7 +119,7 @@ def _named_ids(metadata: Mapping[str, object], n_tokens: int, fail: Any) -> dict
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < n_tokens:
-            raise fail(f"{key}_token_id", f"is {value!r}: an id from 0 to {n_tokens - 1} is needed")
+            raise fail(f"{key}_token_id", f"is {quoted(value)}: an id from 0 to {n_tokens - 1} is needed")
         found.setdefault(role, int(value))
     return found
 
@@ -122,7 +129,7 @@ def _flags(metadata: Mapping[str, object], fail: Any) -> dict[str, bool]:
     for key in FLAGS:
         value = metadata.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, (bool, np.bool_)):
-            raise fail(key, f"is {value!r}: true or false is needed")
+            raise fail(key, f"is {quoted(value)}: true or false is needed")
         if value is not None:
             found[key] = bool(value)
     return found

@@ -12,6 +12,8 @@ from typing import TypeVar
 import tokenizers
 
 from ringlet.core.errors import FormatError
+from ringlet.core.formats.file_bytes import file_bytes
+from ringlet.core.formats.json_object import check_number_of_values
 from ringlet.tokenization.codec import ByteCodec, Codec
 from ringlet.tokenization.huggingface_json import DecoderKind, decoder_kind, rename_tokens
 from ringlet.tokenization.streaming import StreamDecoder, TextStreamDecoder
@@ -25,6 +27,7 @@ def open_tokenizer_json(path: Path) -> Codec:
     """Raises FormatError for a file that is missing or broken."""
     if not path.is_file():
         raise FormatError(f"{path.parent}: {NO_TOKENIZER}")
+    check_number_of_values(file_bytes(path).tobytes(), str(path))
     what = f"{path}: not a tokenizer that `tokenizers` {tokenizers.__version__} reads"
     library = guarded(lambda: tokenizers.Tokenizer.from_file(str(path)), what)
     kind = decoder_kind(library.decoder)

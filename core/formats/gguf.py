@@ -17,11 +17,12 @@ import numpy as np
 
 from ringlet.core.errors import FormatError
 from ringlet.core.formats.file_bytes import file_bytes
-from ringlet.core.formats.gguf_metadata import Cursor, Metadata, read_metadata
+from ringlet.core.formats.gguf_metadata import MOST_PAIRS, Cursor, Metadata, read_metadata
 from ringlet.core.formats.tensor import StoredTensor
 from ringlet.core.quantization import BLOCK_FORMATS
 
 MOST_DIMENSIONS = 4
+MOST_TENSORS = 1 << 16  # far more than any model has; each costs much more memory than its entry has bytes
 SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 # ggml's other types, by number: name, weights in a block, bytes of a block. A file may hold them; no weight may be one.
@@ -86,8 +87,8 @@ def open_gguf(path: str | Path, mmap: bool = True) -> GGUFFile:
 def _open_one(path: Path, mmap: bool) -> GGUFFile:
     cursor = Cursor(path, file_bytes(path, mmap))
     version = _read_version(cursor)
-    n_tensors = cursor.count("tensors", 24)
-    n_pairs = cursor.count("metadata pairs", 13)
+    n_tensors = cursor.count("tensors", 24, MOST_TENSORS)
+    n_pairs = cursor.count("metadata pairs", 13, MOST_PAIRS)
     metadata, alignment = read_metadata(cursor, n_pairs)
     entries = [_read_entry(cursor) for _ in range(n_tensors)]
     data_start = -(-cursor.at // alignment) * alignment

@@ -13,7 +13,7 @@ from struct import Struct
 
 import numpy as np
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, quoted
 
 # The numbers of value types; the letters are those of `struct` and of NumPy.
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 10: "<Q", 11: "<q", 12: "<d"}
@@ -21,6 +21,9 @@ UINT32, BOOL, TEXT, ARRAY = 4, 7, 8, 9
 SMALLEST = {BOOL: 1, TEXT: 8, ARRAY: 12} | {kind: Struct(letter).size for kind, letter in NUMBERS.items()}
 DEEPEST_ARRAY = 4  # arrays inside arrays
 LONGEST_NAME = 1024  # bytes; ggml itself takes 64
+# Each of these takes many times more memory, and time, than the file has bytes for it: far more than any model has.
+MOST_PAIRS = 1 << 16
+MOST_ARRAYS = 1 << 16  # inside arrays, in the whole file
 STRUCTS = {letter: Struct(letter) for letter in NUMBERS.values()}
 
 
@@ -29,6 +32,7 @@ class Cursor:
 
     def __init__(self, path: Path, data: np.ndarray) -> None:
         self.path, self.data, self.at = path, data, 0
+        self._n_arrays = 0
         self._view = data.data
 
     def error(self, message: str) -> FormatError:
@@ -51,11 +55,13 @@ class Cursor:
         packed = STRUCTS[letter]
         return packed.unpack_from(self._view, self.skip(packed.size, what))[0]
 
-    def count(self, what: str, smallest: int, letter: str = "<Q") -> int:
-        """How many things of at least `smallest` bytes follow; FormatError where the file cannot hold so many."""
-        count = int(self.number(letter, f"the number of {what}"))
+    def count(self, what: str, smallest: int, most: int | None = None) -> int:
+        """How many things of at least `smallest` bytes follow; FormatError for more than `most` or than can follow."""
+        count = int(self.number("<Q", f"the number of {what}"))
         if count * smallest > self.left:
             raise self.error(f"{count} {what} cannot fit the {self.left} bytes left: the file is cut short or damaged")
+        if most is not None and count > most:
+            raise self.error(f"{count} {what}; {most} are possible: the file is damaged")
         return count
 
     def name(self, what: str) -> str:
@@ -99,6 +105,9 @@ class Cursor:
         if kind == ARRAY:
             if depth == DEEPEST_ARRAY:
                 raise self.error(f"{what} holds arrays inside arrays, more than {DEEPEST_ARRAY} deep")
+            self._n_arrays += count
+            if self._n_arrays > MOST_ARRAYS:
+                raise self.error(f"{what} holds arrays inside arrays, more than {MOST_ARRAYS} in all")
             return [self.value(ARRAY, what, depth + 1) for _ in range(count)]
         dtype = np.dtype(NUMBERS[kind])
         start = self.skip(count * dtype.itemsize, what)
@@ -132,6 +141,9 @@ class Texts:
     def __init__(self, path: Path, what: str, data: np.ndarray, starts: array[int]) -> None:
         self._path, self._what, self._data, self._starts = path, what, data, starts
 
+    def __len__(self) -> int:
+        return len(self._starts)
+
     def decode(self) -> list[str]:
         packed = self._data.tobytes()
         ends = [start - 8 for start in self._starts[1:]]
@@ -163,6 +175,11 @@ class Metadata(Mapping[str, object]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def count(self, key: str) -> int:
+        """How many elements a list or an array has, without decoding it; 0 for anything else, and where it is not."""
+        value = self._values.get(key)
+        return len(value) if isinstance(value, (Texts, list, np.ndarray)) else 0
+
 
 def read_metadata(cursor: Cursor, n_pairs: int) -> tuple[Metadata, int]:
     """The header's key-value pairs, and the alignment of the tensors' data that they set."""
@@ -176,6 +193,6 @@ def read_metadata(cursor: Cursor, n_pairs: int) -> tuple[Metadata, int]:
         values[key] = value = cursor.value(kind, f"metadata {key!r}")
         if key == "general.alignment":
             if kind != UINT32 or not isinstance(value, int) or value < 1 or value & (value - 1):
-                raise cursor.error(f"general.alignment is {value!r}: a uint32 that is a power of two is needed")
+                raise cursor.error(f"general.alignment is {quoted(value)}: a uint32 that is a power of two is needed")
             alignment = value
     return Metadata(values), alignment

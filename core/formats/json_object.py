@@ -10,6 +10,10 @@ from ringlet.core.errors import FormatError
 from ringlet.core.formats.file_bytes import check_regular
 
 LARGEST_FILE = 1 << 24  # bytes
+# A value of two bytes takes up to 64 in memory, a list or an object more. Twice what Gemma's tokenizer.json has.
+MOST_VALUES = 3 << 20
+BYTES_A_VALUE = 32  # of a larger file: each may then hold another value for so many
+WEIGHT_OF_CONTAINERS = 3
 
 
 def read_json_object(file: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
@@ -28,6 +32,7 @@ def read_json_object(file: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
     """The object that UTF-8 text is, in which no name appears twice. what: how the FormatError begins otherwise."""
+    check_number_of_values(data, what)
     try:
         content = json.loads(data.decode("utf-8"), object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
@@ -35,6 +40,13 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise FormatError(f"{what}: a JSON object is needed")
     return content
+
+
+def check_number_of_values(data: bytes, what: str) -> None:
+    """Raises FormatError for JSON that would take more memory than a model's file should, before it is parsed."""
+    n_values = data.count(b",") + WEIGHT_OF_CONTAINERS * (data.count(b"[") + data.count(b"{"))
+    if n_values > MOST_VALUES + len(data) // BYTES_A_VALUE:
+        raise FormatError(f"{what}: it holds so many values that they would take too much memory")
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:

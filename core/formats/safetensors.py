@@ -7,12 +7,13 @@ to NumPy, so the header is read here, with that library's checks.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import TypeGuard
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, quoted
 from ringlet.core.formats.file_bytes import file_bytes
 from ringlet.core.formats.json_object import parse_json_object, read_json_object
 from ringlet.core.formats.tensor import StoredTensor
@@ -21,7 +22,12 @@ from ringlet.core.quantization import BLOCK_FORMATS
 FILE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 WEIGHT_BYTES = {"F32": 4, "F16": 2, "BF16": 2}  # the dtypes that can be weights
-LONGEST_HEADER = 100_000_000  # bytes, the library's own limit
+DTYPE_NAME = re.compile(r"[A-Z0-9_]{1,16}")
+MOST_DIMENSIONS = 64
+LARGEST_NUMBER = 1 << 63
+LONGEST_NAME = 1024  # characters of a tensor's name
+LONGEST_FILE_NAME = 255
+LONGEST_HEADER = 1 << 25  # bytes; those of the largest models have a tenth of it
 
 
 def open_safetensors(directory_or_file: str | Path, mmap: bool = True) -> dict[str, StoredTensor]:
@@ -47,16 +53,16 @@ def _open_shards(index: Path, mmap: bool) -> dict[str, StoredTensor]:
         raise FormatError(f"{index}: 'weight_map' must map tensor names to file names")
     shards: dict[str, dict[str, StoredTensor]] = {}
     for name in sorted(set(weight_map.values())):
-        if name in ("", ".", "..") or any(mark in name for mark in "/\\:\0"):
-            raise FormatError(f"{index}: {name!r} is not the name of a file beside it")
+        if name in ("", ".", "..") or any(mark in name for mark in "/\\:\0") or not is_short(name):
+            raise FormatError(f"{index}: {quoted(name)} is not the name of a file beside it")
         if not name.endswith(".safetensors"):
-            raise FormatError(f"{index}: {name!r} is not the name of a safetensors file")
+            raise FormatError(f"{index}: {quoted(name)} is not the name of a safetensors file")
         if not (index.parent / name).exists():
             raise FormatError(f"{index}: the shard {name} is missing; download it to {index.parent}")
         shards[name] = _open_file(index.parent / name, mmap)
     for tensor, name in weight_map.items():
         if tensor not in shards[name]:
-            raise FormatError(f"{index}: tensor {tensor!r} should be in {name}, but is not")
+            raise FormatError(f"{index}: tensor {quoted(tensor)} should be in {name}, but is not")
     return {tensor: shards[name][tensor] for tensor, name in weight_map.items()}
 
 
@@ -85,16 +91,24 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, .
     """dtype, shape, first byte and end of a tensor; FormatError unless they agree."""
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
-    if not isinstance(dtype, str) or not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
-        raise FormatError(f"{path}: the entry of tensor {name!r} is damaged")
+    is_named = DTYPE_NAME.fullmatch(str(dtype)) is not None and len(name) <= LONGEST_NAME
+    if not isinstance(dtype, str) or not is_named or not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
+        raise FormatError(f"{path}: the entry of tensor {quoted(name)} is damaged")
     start, stop = offsets
     n_bytes = prod(shape) * WEIGHT_BYTES[dtype] if dtype in WEIGHT_BYTES else stop - start
     if start > stop or stop - start != n_bytes:
-        raise FormatError(f"{path}: tensor {name!r} of {dtype} {shape} cannot have {stop - start} bytes")
+        raise FormatError(f"{path}: tensor {quoted(name)} of {dtype} {quoted(shape)} cannot have {stop - start} bytes")
     if dtype in BLOCK_FORMATS and dtype not in WEIGHT_BYTES:
-        raise FormatError(f"{path}: tensor {name!r} has the dtype {dtype}, which is none of safetensors")
+        raise FormatError(f"{path}: tensor {quoted(name)} has the dtype {dtype}, which is none of safetensors")
     return dtype, tuple(shape), start, stop
 
 
 def _whole_numbers(value: object) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
+    if not isinstance(value, list) or len(value) > MOST_DIMENSIONS:
+        return False
+    return all(type(number) is int and 0 <= number < LARGEST_NUMBER for number in value)
+
+
+def is_short(name: str) -> bool:
+    """Whether a name may stand in a message as it is."""
+    return len(name) <= LONGEST_FILE_NAME and name.isprintable()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, quoted
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
 from ringlet.core.weights import Matrix
 
@@ -57,8 +57,8 @@ class StoredTensor:
         if self.format not in BLOCK_FORMATS:
             fault = f"is stored as {self.format}; supported are {', '.join(BLOCK_FORMATS)}"
         elif len(self.shape) != n_dimensions:
-            fault = f"has the shape {list(self.shape)}, but must have {n_dimensions} dimensions"
+            fault = f"has the shape {quoted(list(self.shape))}, but must have {n_dimensions} dimensions"
         elif 0 in self.shape:
-            fault = f"has the shape {list(self.shape)}: it holds nothing"
+            fault = f"has the shape {quoted(list(self.shape))}: it holds nothing"
         if fault:
-            raise FormatError(f"{self.path}: tensor {self.name!r} {fault}")
+            raise FormatError(f"{self.path}: tensor {quoted(self.name)} {fault}")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import FormatError, PluginError, RingletError, fault_text
+from ringlet.core.errors import FormatError, PluginError, RingletError, fault_text, quoted
 from ringlet.core.formats.gguf import GGUFFile
 from ringlet.core.formats.json_object import read_json_object
 from ringlet.core.formats.safetensors import open_safetensors
@@ -107,4 +107,4 @@ def find_table(
             if kind in table.names:
                 return architecture, table
             known.update(table.names)
-    raise FormatError(f"{file}: the architecture {kind!r} is not supported; known are {', '.join(sorted(known))}")
+    raise FormatError(f"{file}: the architecture {quoted(kind)} is not supported; known are {', '.join(sorted(known))}")

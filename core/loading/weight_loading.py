@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import FormatError, PluginError
+from ringlet.core.errors import FormatError, PluginError, quoted
 from ringlet.core.formats.tensor import StoredTensor
 from ringlet.core.loading.architecture import SourceTable
 from ringlet.core.loading.common_names import HARMLESS_TENSORS
@@ -142,7 +142,7 @@ class WeightLoader:
         if unused:
             raise FormatError(
                 f"{self.file}: {len(unused)} tensors have no place in {self.config.architecture}, "
-                f"such as {min(unused)!r}"
+                f"such as {quoted(min(unused))}"
             )
 
 

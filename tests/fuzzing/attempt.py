@@ -20,7 +20,7 @@ from .cases import Case
 from .memory_limit import memory_for, ran_out
 from .seeds import SeedModel
 
-LONGEST_LINE = 4000
+LONGEST_LINE = 1000
 RAN, REFUSED = "ran", "refused"  # the two good outcomes; the others:
 MEMORY, TRACEBACK, MESSAGE = "memory", "traceback", "message"
 
@@ -70,6 +70,8 @@ class Bench:
         try:
             with memory_for(size):
                 return judged(lambda: self.use(case))
+        except MemoryError as error:  # so little was left that it could not even be judged
+            return Outcome(MEMORY, str(error))
         finally:
             place.unlink()  # an array may still map it: it is not written over
             place.write_bytes(original)

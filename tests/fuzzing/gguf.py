@@ -26,7 +26,9 @@ def mutate_parts(name: str, random: Random, data: bytes) -> bytes:
     parts: Parts = deepcopy(walk(data).parts)
     PART_MUTATIONS[name](random, parts)
     if random.random() < 0.25:
-        with suppress(ArithmeticError, LookupError, ValueError, error):  # of values that are no longer well formed
+        with suppress(
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, error
+        ):  # of values that are no longer well formed
             random.choice(list(PART_MUTATIONS.values()))(random, parts)
     return parts.pack()
 

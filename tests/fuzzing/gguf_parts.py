@@ -50,8 +50,8 @@ class Parts:
         for pair in self.pairs:
             head += [text(pair.key), pack("<I", pair.kind), pair.value]
         for entry in self.entries:
-            sizes = pack(f"<I{len(entry.sizes)}Q", len(entry.sizes), *entry.sizes)
-            head += [text(entry.name), sizes, pack("<IQ", entry.number, entry.offset)]
+            sizes = pack(f"<I{len(entry.sizes)}Q", len(entry.sizes), *(size % (1 << 64) for size in entry.sizes))
+            head += [text(entry.name), sizes, pack("<IQ", entry.number, entry.offset % (1 << 64))]
         header = b"".join(head)
         return header + bytes(-len(header) % self.alignment) + self.data
 

@@ -73,6 +73,17 @@ def json_of(element: bytes) -> Callable[[Random, bytes], bytes]:
     return mutation
 
 
+def tokenizer_of(element: bytes) -> Callable[[Random, bytes], bytes]:
+    """A tokenizer.json with such a list where one belongs."""
+
+    def mutation(random: Random, data: bytes) -> bytes:
+        name = random.choice([b'"added_tokens":', b'"merges":', b'"vocab":'])
+        new = name + b" [" + (element + b",") * (SIZE // (len(element) + 1)) + element + b'], "x":'
+        return data.replace(b": ", b":").replace(name, new, 1)
+
+    return mutation
+
+
 def header_of(element: bytes) -> Callable[[Random, bytes], bytes]:
     """A safetensors header with one such list."""
 
@@ -100,11 +111,18 @@ GGUF = {
     for function in (many_texts, many_tokens, many_merges, many_pairs, many_arrays, many_tensors, long_text)
 }
 JSON = {f"JSON of many {name}": json_of(element) for name, element in ELEMENTS.items()}
+TOKENIZERS = {f"tokenizer of many {name}": tokenizer_of(element) for name, element in ELEMENTS.items()}
+TOKENIZERS |= {
+    "tokenizer of many pairs": tokenizer_of(b'["a","b"]'),
+    "tokenizer of many merges": tokenizer_of(b'"a b"'),
+    "tokenizer of many scores": tokenizer_of(b'["a",1.5]'),
+}
 HEADERS = {f"header of many {name}": header_of(element) for name, element in ELEMENTS.items()}
 HEADERS["many_entries"] = many_entries
-LARGE = {**GGUF, **JSON, **HEADERS}
+LARGE = {**GGUF, **JSON, **TOKENIZERS, **HEADERS}
 
 
 def names_for(file: str) -> list[str]:
     kinds = {".gguf": GGUF, ".safetensors": HEADERS}
-    return list(kinds.get(PurePath(file).suffix, JSON))
+    usual = TOKENIZERS if file == "tokenizer.json" else JSON
+    return list(kinds.get(PurePath(file).suffix, usual))

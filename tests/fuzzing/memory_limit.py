@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def memory_for(file_bytes: int) -> Iterator[None]:
 def ran_out(error: BaseException | None) -> bool:
     """Whether memory that was refused is behind an error, however it was put to the user."""
     while error is not None:
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -22,7 +22,7 @@ LONGEST_CASE = 5.0  # seconds
 LONGEST_START = 600.0  # seconds: the first worker on a machine compiles the cpu backend's kernels
 PIECE = 200  # cases that a worker is told at once
 CRASH, HANG = "crash", "hang"
-BESIDE = {"MALLOC_ARENA_MAX": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+BESIDE = {"RUST_BACKTRACE": "0", "MALLOC_ARENA_MAX": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass
