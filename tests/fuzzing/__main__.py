@@ -11,6 +11,7 @@ import click
 
 from .attempt import Bench
 from .cases import make_case
+from .coverage import run_guided
 from .memory_limit import IS_WATCHED
 from .seeds import SeedModel, make_seeds
 from .watch import CRASH, HANG, Report, run_cases
@@ -46,14 +47,14 @@ def main(
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="ringlet-fuzzing-") as scratch:
         models = make_seeds(Path(scratch))
+        seeds = Path(scratch) / "seeds.pickle"
+        seeds.write_bytes(pickle.dumps(models))
         if coverage is not None:
-            from .coverage import run_guided
-
-            run_guided(models, seed, coverage)
+            sys.exit(run_guided(seeds, seed, coverage))
         elif only is not None:
             sys.exit(run_one(models, seed, only, cpu, keep))
         else:
-            sys.exit(run_many(models, Path(scratch) / "seeds.pickle", seed, first, files, workers, cpu))
+            sys.exit(run_many(models, seeds, seed, first, files, workers, cpu))
 
 
 def run_one(models: list[SeedModel], seed: int, number: int, cpu: bool, keep: Path | None) -> int:
@@ -71,7 +72,6 @@ def run_one(models: list[SeedModel], seed: int, number: int, cpu: bool, keep: Pa
 
 
 def run_many(models: list[SeedModel], seeds: Path, seed: int, first: int, files: int, workers: int, cpu: bool) -> int:
-    seeds.write_bytes(pickle.dumps(models))
     if not IS_WATCHED:
         click.echo("memory is not watched on this system", err=True)
     told = 0
