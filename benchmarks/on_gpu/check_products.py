@@ -65,7 +65,7 @@ def check_product(device: Device, name: str, tiny: bool) -> float:
     placed, stride = Placed(device, matrix, of_bias), n_rows + 3
     out = Array(device, np.full((n_tokens, stride), 0.5, np.float32))
     if tile is None:
-        grid = (-(-n_rows // (product_warps(at_once) * product_rows(at_once))), -(-n_tokens // at_once), 1)
+        grid = (-(-n_rows // (product_warps(format, at_once) * product_rows(at_once))), -(-n_tokens // at_once), 1)
     else:
         grid = (-(-n_rows // tile.rows), -(-n_tokens // tile.tokens), 1)
     planes = placed.matrix.planes if is_quantised(format) else placed.matrix.planes[:1]

@@ -86,7 +86,7 @@ class Products:
                 1,
             )
         at_once = next((n for n in BYTE_PRODUCT_TOKENS if n >= n_tokens), MOST_AT_ONCE)
-        rows = product_warps(at_once) * product_rows(at_once)
+        rows = product_warps(matrix.format, at_once) * product_rows(at_once)
         grid = (-(-matrix.n_rows // rows), -(-n_tokens // at_once), 1)
         return f"{'byte' if quantised else 'float'}_product-{matrix.format}-{at_once}", grid
 

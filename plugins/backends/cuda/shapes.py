@@ -58,6 +58,8 @@ TILES = {
     "warp": Tile(16, 16, 16, 16, 1),
 }
 
+MANY_REGISTERS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q3_K")  # formats, for eight tokens at once
+
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
 
 # What a ring says of each layer, as int64 at the beginning of its memory
@@ -84,9 +86,12 @@ def product_rows(tokens: int) -> int:
     return 2 if tokens <= 2 else 1
 
 
-def product_warps(tokens: int) -> int:
-    """Warps of a block: with many tokens more, since each block reads all of their activations."""
-    return 1 if SIMULATED else 4 if tokens <= 2 else 8
+def product_warps(format: str, tokens: int) -> int:
+    """Warps of a block: with many tokens more, since each block reads all of their activations; but never so many that
+    a multiprocessor has registers for one block alone (see the table of docs/cuda.md)."""
+    if SIMULATED:
+        return 1
+    return 8 if tokens == 4 or (tokens == 8 and format not in MANY_REGISTERS) else 4
 
 
 def attention_warps(d_k: int) -> int:

@@ -23,7 +23,7 @@ def byte_product(format: str, tokens: int) -> Kernel:
     unpack, column_of = UNPACK[format]
     CHUNKS, HALVES = LAYOUTS[format].chunks, LAYOUTS[format].halves
     WEIGHTS, WORDS = BLOCK_FORMATS[format].n_weights, 4 * LAYOUTS[format].halves
-    WARPS, ROWS, TOKENS = product_warps(tokens), product_rows(tokens), tokens
+    WARPS, ROWS, TOKENS = product_warps(format, tokens), product_rows(tokens), tokens
     TOTALS = ROWS * TOKENS
 
     @kernel(f"byte_product-{format}-{tokens}", 32 * WARPS)

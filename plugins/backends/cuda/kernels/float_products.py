@@ -18,7 +18,7 @@ from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, product_rows,
 def float_product(format: str, tokens: int) -> Kernel:
     """The kernel for a format that multiplies so many tokens at once."""
     load_numbers, N = FLOATS_AT_ONCE[format]
-    WARPS, ROWS, TOKENS, QUARTERS = product_warps(tokens), product_rows(tokens), tokens, N // 4
+    WARPS, ROWS, TOKENS, QUARTERS = product_warps(format, tokens), product_rows(tokens), tokens, N // 4
     TOTALS = ROWS * TOKENS
 
     @kernel(f"float_product-{format}-{tokens}", 32 * WARPS)
