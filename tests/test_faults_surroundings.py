@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from ringlet.cli import main
 
@@ -22,24 +22,17 @@ CHAT = ("chat", "--template", "{{ messages[-1].content }}", *GREEDY)
 POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n"
 
 
-def run(
-    *arguments: str, text: bytes = b"", without: tuple[str, ...] = (), **environment: str
-) -> tuple[int, bytes, bytes]:
-    kept = {key: value for key, value in os.environ.items() if key not in without} | {"PYTHONUTF8": "1"} | environment
-    command = [sys.executable, "cli.py", *arguments]
-    ran = subprocess.run(command, input=text, capture_output=True, cwd=REPOSITORY, timeout=120, env=kept, check=False)
+def run(*arguments: str, text: bytes = b"", **environment: str) -> tuple[int, bytes, bytes]:
+    """In a process of its own."""
+    command, variables = [sys.executable, "cli.py", *arguments], {**os.environ, "PYTHONUTF8": "1", **environment}
+    ran = subprocess.run(
+        command, input=text, capture_output=True, cwd=REPOSITORY, timeout=120, env=variables, check=False
+    )
     return ran.returncode, ran.stdout, ran.stderr
-
-
-@cache
-def usual(*arguments: str, text: bytes = b"") -> tuple[int, bytes]:
-    """Exit code and output where nothing is amiss."""
-    return run(*arguments, text=text)[:2]
 
 
 # --- a home ----------------------------------------------------------------------------------------------------------
 
-CACHES = ("RINGLET_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA")
 COMMANDS = {
     "generate": ("generate", "春", *GREEDY),
     "quantised": ("generate", "春", *GREEDY, "--quantize", "q8_0"),
@@ -60,36 +53,47 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "/proc"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_home_that_cannot_be_written_changes_no_output(name: str, home: str) -> None:
-    code, output, errors = run(*COMMANDS[name], text=b"a\n", without=CACHES, HOME=home, USERPROFILE=home)
-    assert (code, output) == usual(*COMMANDS[name], text=b"a\n")
-    assert code == 0
-    warnings = [line for line in errors.splitlines() if b"cannot be kept" in line]
-    assert all(home.encode() in line for line in warnings)
-    assert len(warnings) == (name == "quantised")  # which alone has something to keep
-    assert b"Traceback" not in errors
+@pytest.fixture(params=COMMANDS.values(), ids=COMMANDS)
+def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """In an environment that names no cache."""
+    for variable in ("RINGLET_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    return request.param
 
 
-HOMELESS = """
-import sys
-from pathlib import Path
-def home(cls):
-    raise RuntimeError("Could not determine home directory.")
-Path.home = classmethod(home)
-from ringlet.cli import main
-main(sys.argv[1:])
-"""
+def invoked(command: tuple[str, ...]) -> Result:
+    return CliRunner().invoke(main, command, input=b"a\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_without_a_home_all_works(name: str) -> None:
-    kept = {key: value for key, value in os.environ.items() if key not in (*CACHES, "HOME")} | {"PYTHONUTF8": "1"}
-    command = [sys.executable, "-c", HOMELESS, *COMMANDS[name]]
-    ran = subprocess.run(command, input=b"a\n", capture_output=True, cwd=REPOSITORY, timeout=120, env=kept, check=False)
-    assert (ran.returncode, ran.stdout) == usual(*COMMANDS[name], text=b"a\n"), ran.stderr
-    assert ran.returncode == 0
-    assert b"Traceback" not in ran.stderr
+@cache
+def usual(command: tuple[str, ...]) -> tuple[int, bytes]:
+    """Exit code and output where nothing is amiss."""
+    return run(*command, text=b"a\n")[:2]
+
+
+def test_a_home_that_cannot_be_written_changes_no_output(
+    command: tuple[str, ...], home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, home)
+    result = invoked(command)
+    assert (result.exit_code, result.stdout_bytes) == usual(command)
+    assert result.exit_code == 0
+    warnings = [line for line in result.stderr.splitlines() if "cannot be kept" in line]
+    assert all(home in line for line in warnings)
+    assert len(warnings) == ("--quantize" in command)  # which alone has something to keep
+
+
+def test_without_a_home_all_works(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(cls: type) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(no_home))
+    result = invoked(command)
+    assert (result.exit_code, result.stdout_bytes) == usual(command)
+    assert result.exit_code == 0
 
 
 # --- a terminal of 20 columns ----------------------------------------------------------------------------------------
@@ -171,6 +175,6 @@ def test_a_text_in_a_file_is_utf8_whatever_the_locale(locale: str, tmp_path: Pat
     (tmp_path / "诗.txt").write_text(POEM * 2, encoding="utf-8")
     arguments = ("perplexity", str(tmp_path / "诗.txt"), *NUMPY, "--context", "16")
     elsewhere = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": locale, "LANG": locale}
-    assert run(*arguments, **elsewhere)[:2] == usual(*arguments)
+    assert run(*arguments, **elsewhere)[:2] == run(*arguments)[:2]
     prompt = ("generate", "-", *GREEDY)
-    assert run(*prompt, text=POEM.encode(), **elsewhere)[:2] == usual(*prompt, text=POEM.encode())
+    assert run(*prompt, text=POEM.encode(), **elsewhere)[:2] == run(*prompt, text=POEM.encode())[:2]
