@@ -157,7 +157,7 @@ def test_the_stream_and_the_best_tokens_are_those_of_the_trace(name: str) -> Non
     O_attention = asked.vector("O_attention")
     streams = [O_attention, *([asked.vector("attended")] if trace.config.post_norms else [])]
     assert all_agree(numbers(picture, "o usual"), np.concatenate([vector[:4] for vector in streams]))
-    summed = [text for x, _, text in row_with(picture, "= x for what follows") if 300 < x < 495]
+    summed = [text for x, _, text in row_with(picture, "= x for what follows") if 250 < x < 502]
     assert all_agree(summed, asked.vector("x_attended")[:4])
     probabilities = asked.step.best.probabilities[asked.row][:5]
     shown = [text for row in rows_of(picture).values() for x, kind, text in row if x > 665 and kind == "ink usual"]
@@ -254,7 +254,7 @@ def pictures() -> dict[str, str]:
         for layer, token in ((0, -1), (-1, 2))
     }
     return {
-        "one token": attention_flow(embedded().trace("")),
+        "one token": attention_flow(embedded().trace([1])),
         "short": attention_flow(poem, token=3),
         "drawn": attention_flow(poem, 2, 1),
         "long": attention_flow(long_prompt(), 3, 2),
@@ -371,9 +371,10 @@ def test_whatever_a_token_is_the_picture_is_xml_and_shows_it() -> None:
         picture.encode("utf-8")
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\ufffe\uffff]", picture)
     assert "<script>" not in "".join(found.values())
-    assert any(text.startswith("<sc") for text in words(found["hostile 0"]))
+    assert any(text.startswith("<scr") for text in words(found["hostile 0"]))
     assert r"\n" in words(found["hostile 2"])
-    cut = [text for text in words(found["hostile 4"]) if text.startswith("中")]
+    assert r"\u0301" in " ".join(words(found["hostile 10"]))  # marks do not pile up
+    cut = [text for text in words(found["hostile 4"]) if text.startswith("中") and " · " not in text]
     assert cut
     assert all("中华人民共和国万岁万岁万万岁".startswith(text.strip("…")) for text in cut)
 
@@ -391,7 +392,7 @@ def test_a_long_prompt_shows_the_tokens_that_matter_and_counts_the_others() -> N
 def test_colours_have_a_twin_in_the_dark_and_nothing_comes_from_elsewhere() -> None:
     picture = attention_flow(embedded().trace("我"), name="flow-1")
     style = "".join(element.text or "" for element in drawn(picture).iter(f"{SVG}style"))
-    light, dark, paper = re.findall(r"\{[^{}]*--flow-paper[^{}]*\}", style)
+    light, dark, paper = re.findall(r"\{[^{}]*--flow-paper:[^{}]*\}", style)
     properties = re.compile(r"--flow-[\w-]+")
     assert properties.findall(light) == properties.findall(dark) == properties.findall(paper)
     assert set(re.findall(r"var\((--flow-[\w-]+)\)", style)) <= set(properties.findall(light))

@@ -9,7 +9,7 @@ HEADS = 178.0  # where the heads' boxes begin
 BEST = 5
 SPLIT, RIGHT = 536.0, 560.0  # where the left panel ends, and the right one begins
 INSIDE = 16.0  # the right panel
-N_NUMBERS, NUMBERS, CELL = 4, 320.0, 56.0  # of the stream; where the first ends; from one to the next
+N_NUMBERS, NUMBERS, CELL = 4, 312.0, 62.0  # of the stream; where the first ends; from one to the next
 PIECE, BARS = 84.0, 184.0  # widths of a token's name and of the longest bar
 HeadBox = tuple[int | None, float, float]
 
@@ -75,7 +75,7 @@ def residual(page: FlowPage, y: float) -> float:
         for place, value in enumerate(vector[:N_NUMBERS]):
             page.drawing.text(NUMBERS + CELL * place, row_y, digits(value), kind, "usual", "end")
         if len(vector) > N_NUMBERS:
-            page.drawing.text(NUMBERS + CELL * (N_NUMBERS - 1) + 10, row_y, "…", "faint", "usual")
+            page.drawing.text(NUMBERS + CELL * (N_NUMBERS - 1) + 7, row_y, "…", "faint", "usual")
     facts = f"W_o {shape(*page.trace.weights['W_o'])} maps the heads back to d_model"
     page.drawing.text(WORDS, y + 26 * len(rows), facts, "faint", "small", room=SPLIT - INSIDE - WORDS)
     return y + 26 * len(rows) + 14

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import category
 
 import numpy as np
 
@@ -22,6 +23,7 @@ WIDEST_COLUMN = 104.0
 FIRST = 3  # numbers of a vector
 SHADES = 8  # numbers of a vector, as shades
 LINE = 14.0
+MOST_MARKS = 2  # combining marks on one character
 VECTOR = FIRST * LINE + 12  # height of a drawn vector
 
 
@@ -41,6 +43,15 @@ class Column:
 def digits(value: float, decimals: int = 2) -> str:
     """A number in a few characters, its sign a real minus."""
     return number(float(value), decimals).replace("-", "−")
+
+
+def flat(piece: str) -> str:
+    """A token as it is shown; marks that would pile up over a character, or have none, are escaped."""
+    found, marks = "", MOST_MARKS
+    for character in visible(piece):
+        marks = marks + 1 if category(character) in ("Mn", "Me") else 0
+        found += character if marks <= MOST_MARKS else f"\\u{ord(character):04x}"
+    return found
 
 
 def shape(*sizes: int) -> str:
@@ -65,10 +76,10 @@ class FlowPage:
         self.y = 0.0
 
     def piece(self, position: int) -> str:
-        return visible(self.trace.pieces[position])
+        return flat(self.trace.pieces[position])
 
     def named(self, token_id: int) -> str:
-        return visible(self.trace.texts[token_id])
+        return flat(self.trace.texts[token_id])
 
     def own(self, name: str, column: Column, head: int | None = None) -> np.ndarray:
         """The row of a layer's array for a column's token, of one of its heads where it has heads."""
