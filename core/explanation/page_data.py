@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def page_data(asked: Question) -> dict[str, Any]:
     rings, ring_of_layer = distinct_rings(trace)
     names = ("architecture", "d_model", "d_k", "d_v", "d_ff", "d_vocab", "n_layers", "n_heads", "n_kv_heads")
     return {
-        "model": trace.model,
+        "model": Path(trace.model).name,
         "config": {name: getattr(config, name) for name in names},
         "ids": trace.token_ids,
         "pieces": trace.pieces,

@@ -1,11 +1,13 @@
 // The colours of α, as the style sheet has them for light, dark and print.
 
 let stops = [];
+const palette = new Uint32Array(LARGEST + 1); // the pixel of each level of α
 
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function readColours() {
   stops = [0, 1, 2, 3].map((at) => rgb(styleOf(`--scale-${at}`)));
+  palette.forEach((_, level) => { palette[level] = pixel(colour(level / LARGEST)); });
 }
 
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -17,6 +19,8 @@ function colour(alpha) {
   return stops[at].map((from, i) => Math.round(from + (stops[at + 1][i] - from) * (along - at)));
 }
 
+// As the bytes of an image hold it, red first.
+const pixel = (channels) => new Uint32Array(new Uint8Array([...channels, 255]).buffer)[0];
 const css = (channels) => `rgb(${channels.join(' ')})`;
 
 function drawScale() {

@@ -26,15 +26,18 @@ const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_
 const VALUES = new Uint8Array(128);
 for (let i = 0; i < 64; i++) VALUES[DIGITS.charCodeAt(i)] = i;
 
-function alphaAt(layer, head, query, column) {
+const LARGEST = 4095; // the level of α = 1
+
+// α in levels of 1/LARGEST, of a column among those that the query sees.
+function levelAt(layer, head, query, column) {
   const text = trace.alpha[layer][head];
   const at = 2 * (ringOf(layer).rows[query].start + column);
-  return (VALUES[text.charCodeAt(at)] * 64 + VALUES[text.charCodeAt(at + 1)]) / 4095;
+  return VALUES[text.charCodeAt(at)] * 64 + VALUES[text.charCodeAt(at + 1)];
 }
 
 // Pairs [key, α] of one query.
 function alphaRow(layer, head, query) {
-  return ringOf(layer).rows[query].keys.map((key, column) => [key, alphaAt(layer, head, query, column)]);
+  return ringOf(layer).rows[query].keys.map((key, column) => [key, levelAt(layer, head, query, column) / LARGEST]);
 }
 
 // The best tokens at a position, [{id, p}, …].
@@ -49,6 +52,8 @@ const codeName = (c) => NAMES[c] ?? `<${c.codePointAt(0).toString(16).toUpperCas
 
 // A token as a reader can tell it from others: blanks and what cannot be seen have names.
 const visible = (piece) => (piece === '' ? '∅' : piece.replace(HIDDEN, codeName));
+// The same within a text, where blanks are blanks.
+const readable = (piece) => piece.replace(HIDDEN, (c) => (c === ' ' ? c : codeName(c)));
 const pieceAt = (position) => visible(trace.pieces[position]);
 const pieceOf = (id) => visible(trace.texts[id] ?? '');
 const nextOf = (position) => (position + 1 < nTokens ? trace.ids[position + 1] : steps[stepOf[position]][2]);

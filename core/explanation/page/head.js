@@ -4,11 +4,13 @@ const MOST_LOOKS = 12;
 const FONT = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", sans-serif';
 let grid = null; // where the cells lie, in pixels of the page
 let pointed = null; // {query, key} under the pointer
+const drawn = document.createElement('canvas'); // the map without marks, so that pointing at it draws it no more
+const LARGEST_CANVAS = 4096; // pixels a side
 
 function setUpHead() {
   const canvas = byId('head');
-  canvas.addEventListener('pointermove', (event) => { pointed = cellAt(event); showHead(); });
-  canvas.addEventListener('pointerleave', () => { pointed = null; showHead(); });
+  canvas.addEventListener('pointermove', (event) => { pointed = cellAt(event); mark(); });
+  canvas.addEventListener('pointerleave', () => { pointed = null; mark(); });
   canvas.addEventListener('click', (event) => {
     const cell = cellAt(event);
     if (cell) change({ position: cell.query, key: cell.key });
@@ -40,7 +42,7 @@ function showHead() {
     + '. Rows ask, columns are looked at; above the diagonal lies the future, which the causal mask hides. '
     + 'Point at a cell, or move with the arrow keys.';
   drawHead();
-  tellCell(pointed ?? { query: position, key: chosenKey() });
+  mark();
   const row = alphaRow(layer, head, position);
   const shown = row.length <= MOST_LOOKS ? row : [...row].sort((a, b) => b[1] - a[1]).slice(0, MOST_LOOKS);
   const rest = row.length - shown.length;
@@ -48,6 +50,18 @@ function showHead() {
   byId('looks-title').replaceChildren(token(cut(pieceAt(position), 14)), ' looks at');
   bars(byId('looks'), shown.map(([key, value]) => ({ piece: pieceAt(key), at: `${key}`, value, kind: key === state.key ? 'chosen' : '' })));
   byId('looks-rest').textContent = rest ? `and ${rest} more, ${share(left)} together` : 'α sums to 1.';
+}
+
+// The row that asks and the cell that is looked at, and its value in words.
+function mark() {
+  const { left, top, cell } = grid, { position } = state, canvas = byId('head'), context = canvas.getContext('2d');
+  const at = pointed ?? { query: position, key: chosenKey() };
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.drawImage(drawn, 0, 0);
+  context.setTransform(grid.scale, 0, 0, grid.scale, 0, 0);
+  outline(context, left, top + cell * position, cell * (position + 1), cell, styleOf('--faint'), 1);
+  outline(context, left + cell * at.key, top + cell * at.query, cell, cell, styleOf('--warm'), 2);
+  tellCell(at);
 }
 
 function tellCell({ query, key }) {
@@ -59,38 +73,53 @@ function tellCell({ query, key }) {
 function drawHead() {
   const canvas = byId('head');
   const n = lastOf(step()) + 1;
-  const context = canvas.getContext('2d');
+  const measured = canvas.getContext('2d');
   const room = canvas.parentElement.clientWidth;
-  context.font = `13px ${FONT}`;
+  measured.font = `13px ${FONT}`;
   const pieces = Array.from({ length: n }, (_, at) => pieceAt(at));
-  const widest = Math.min(Math.max(...pieces.map((piece) => context.measureText(piece).width)), room < 480 ? 64 : 96);
+  const widest = Math.min(Math.max(...pieces.map((piece) => measured.measureText(piece).width)), room < 480 ? 64 : 96);
   const left = Math.ceil(widest) + 12;
   const cell = Math.max(3, Math.min(44, Math.floor((room - left - 2) / n)));
-  const isUpright = pieces.map((piece) => context.measureText(piece).width <= cell - 4);
+  const isUpright = pieces.map((piece) => measured.measureText(piece).width <= cell - 4);
   const top = isUpright.every(Boolean) ? 24 : left;
-  grid = { left, top, cell, n };
-  const width = left + cell * n + 2, height = top + cell * n + 2, scale = Math.max(2, window.devicePixelRatio || 1);
-  canvas.width = width * scale;
-  canvas.height = height * scale;
+  const width = left + cell * n + 2, height = top + cell * n + 2;
+  const scale = Math.min(Math.max(2, window.devicePixelRatio || 1), LARGEST_CANVAS / height);
+  grid = { left, top, cell, n, scale };
+  for (const one of [canvas, drawn]) {
+    one.width = Math.round(width * scale);
+    one.height = Math.round(height * scale);
+  }
   canvas.style.inlineSize = `${width}px`;
+  canvas.setAttribute('aria-label', `α of layer ${state.layer}, head ${state.head}, ${n} tokens; arrow keys move`);
+  const context = drawn.getContext('2d');
   context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.fillStyle = styleOf('--paper');
+  context.fillRect(0, 0, width, height);
   drawCells(context, n);
   drawLabels(context, pieces, widest, isUpright);
-  outline(context, left, top + cell * state.position, cell * (state.position + 1), cell, styleOf('--faint'), 1);
-  const at = pointed ?? { query: state.position, key: chosenKey() };
-  outline(context, left + cell * at.key, top + cell * at.query, cell, cell, styleOf('--warm'), 2);
-  canvas.setAttribute('aria-label', `α of layer ${state.layer}, head ${state.head}, ${n} tokens; arrow keys move`);
 }
 
 function drawCells(context, n) {
-  const { left, top, cell } = grid, gap = cell > 8 ? 1 : 0;
+  const { left, top, cell } = grid, side = cell - 1, [future, gone] = [styleOf('--future'), styleOf('--gone')];
+  if (cell <= 8) { // many: without gaps, as in a small map
+    const map = element('canvas', { width: nTokens, height: nTokens });
+    drawMap(map, state.layer, state.head);
+    context.fillStyle = future;
+    context.fillRect(left, top, n * cell, n * cell);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(map, 0, 0, n, n, left, top, n * cell, n * cell);
+    return;
+  }
+  const paint = (query, key, style) => {
+    context.fillStyle = style;
+    context.fillRect(left + key * cell, top + query * cell, side, side);
+  };
   for (let query = 0; query < n; query++) {
-    const seen = new Map(alphaRow(state.layer, state.head, query));
-    for (let key = 0; key < n; key++) {
-      const alpha = seen.get(key);
-      context.fillStyle = alpha !== undefined ? css(colour(alpha)) : styleOf(key > query ? '--future' : '--gone');
-      context.fillRect(left + key * cell, top + query * cell, cell - gap, cell - gap);
-      if (alpha !== undefined && cell >= 36) drawValue(context, alpha, left + (key + 0.5) * cell, top + (query + 0.5) * cell);
+    const row = alphaRow(state.layer, state.head, query);
+    for (let key = 0; key < n; key++) if (key > query || row.length <= query) paint(query, key, key > query ? future : gone);
+    for (const [key, alpha] of row) {
+      paint(query, key, css(colour(alpha)));
+      if (cell >= 36) drawValue(context, alpha, left + (key + 0.5) * cell, top + (query + 0.5) * cell);
     }
   }
 }

@@ -25,15 +25,16 @@ function setUpMaps() {
   views.push(showMaps);
 }
 
-let drawnStep = null; // so that going from head to head draws none anew
+let drawnStep = null, describedPosition = null; // so that nothing is done twice
 
 function showMaps() {
   check(mapButtons, state.layer * config.n_heads + state.head);
-  if (drawnStep === `${state.position}`) return;
-  drawnStep = `${state.position}`;
+  const draw = drawnStep !== step(), describe = describedPosition !== state.position;
+  [drawnStep, describedPosition] = [step(), state.position];
   mapButtons.forEach((button, at) => {
     const [layer, head] = [Math.floor(at / config.n_heads), at % config.n_heads];
-    drawMap(button.firstChild, layer, head);
+    if (draw) drawMap(button.firstChild, layer, head);
+    if (!describe) return;
     const [key, alpha] = largest(alphaRow(layer, head, state.position));
     button.setAttribute('aria-label',
       `layer ${layer}, head ${head}: ${pieceAt(state.position)} looks most at ${pieceAt(key)}, ${share(alpha)}`);
@@ -45,12 +46,12 @@ const largest = (row) => row.reduce((best, pair) => (pair[1] > best[1] ? pair : 
 function drawMap(canvas, layer, head) {
   const context = canvas.getContext('2d');
   const image = context.createImageData(nTokens, nTokens);
-  const gone = rgb(styleOf('--gone'));
-  const put = (query, key, channels) => image.data.set([...channels, 255], 4 * (query * nTokens + key));
+  const pixels = new Uint32Array(image.data.buffer);
+  const gone = pixel(rgb(styleOf('--gone')));
   for (let query = 0; query <= lastOf(step()); query++) {
     const { keys } = ringOf(layer).rows[query];
-    for (let key = 0; key <= query && keys.length <= query; key++) put(query, key, gone);
-    keys.forEach((key, column) => put(query, key, colour(alphaAt(layer, head, query, column))));
+    if (keys.length <= query) pixels.fill(gone, query * nTokens, query * nTokens + query + 1);
+    keys.forEach((key, column) => { pixels[query * nTokens + key] = palette[levelAt(layer, head, query, column)]; });
   }
   context.putImageData(image, 0, 0);
 }

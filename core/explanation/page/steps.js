@@ -14,7 +14,7 @@ const toStep = (to) => change({ position: lastOf(Math.max(0, Math.min(to, steps.
 function showText() {
   const drawn = nTokens - trace.prompt_length;
   byId('text').replaceChildren(...trace.pieces.map((piece, at) =>
-    element('bdi', { class: at < trace.prompt_length ? '' : 'drawn' }, visible(piece))));
+    element('bdi', { class: at < trace.prompt_length ? '' : 'drawn' }, readable(piece))));
   byId('text').classList.toggle('long', nTokens > 32);
   byId('flow-asks').replaceChildren(token(pieceAt(trace.start.position)));
   byId('model').textContent = `${trace.model} (${config.architecture}): ${count(trace.prompt_length)} tokens of prompt`
