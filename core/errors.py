@@ -1,6 +1,7 @@
 """Errors that are the user's to mend: one line that names the file, option or value and the way out."""
 
 LONGEST_FAULT = 300  # characters: Numba's errors run to thousands
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 LONGEST_QUOTE = 100  # characters: a file's texts run to megabytes
 
 
@@ -16,9 +17,14 @@ class PluginError(RingletError):
     """A plugin that failed; the message names the plugin, the hook and the fault."""
 
 
+def one_line(text: str) -> str:
+    """The text as a terminal may show it: what a file or a plugin says of itself may hold control characters."""
+    return " ".join(text.split()).translate(CONTROLS)
+
+
 def fault_text(error: BaseException) -> str:
     """An exception in one line. Unless it is ours, its kind stands before it, and a long text is cut."""
-    text = " ".join(str(error).split())
+    text = one_line(str(error))
     if isinstance(error, RingletError):
         return text
     if len(text) > LONGEST_FAULT:

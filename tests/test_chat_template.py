@@ -162,6 +162,16 @@ def test_a_template_s_exception_is_told_with_its_text_and_source() -> None:
     assert str(caught.value).startswith("here: the chat template refuses these messages: roles must alternate")
 
 
+def test_a_template_s_exception_is_one_line_that_a_terminal_may_show() -> None:
+    """A template comes from strangers: its text moves no cursor, and is not without end."""
+    with pytest.raises(RingletError) as caught:
+        render(r"{{ raise_exception('no\n\x1b[2J\x07\x9b ' + 'x' * 9000) }}")
+    told = str(caught.value)
+    assert told.startswith(r"here: the chat template refuses these messages: no \x1b[2J\x07\x9b xxx")
+    assert told.isprintable()
+    assert len(told) < 400
+
+
 TEXTS = st.text(alphabet="ab AB\n\tΩß<|>", max_size=6)
 LEAVES = st.one_of(
     TEXTS.map(repr), st.integers(-9, 9).map(str), st.sampled_from(["none", "true", "c", "m.content", "n"])

@@ -206,3 +206,15 @@ def test_what_fails_only_at_work_stands_in_no_other_command_s_way(text, write, g
     for environment, named in (({"RINGLET_PLUGINS": path}, []), ({}, ["--plugin", path])):
         result = run(*generate, *named, monkeypatch=monkeypatch, **environment)
         assert_goes_on(result, expected_ids, None)
+
+
+def test_what_an_error_quotes_moves_no_cursor(tmp_path, monkeypatch):
+    """The text of an error may be a stranger's: a file's, a plugin's."""
+    loud = tmp_path / "loud.py"
+    loud.write_text(r"raise ValueError('a\nb\x1b[2J\x07')")
+    found = run("plugins", "list", monkeypatch=monkeypatch, RINGLET_PLUGINS=str(loud))
+    assert (found.exit_code, found.stderr.count("\n"), "\x1b" in found.stderr) == (0, 1, False)
+    assert r"import: ValueError: a b\x1b[2J\x07 (skipped)" in found.stderr
+    found = run("plugins", "list", "--plugin", str(loud), monkeypatch=monkeypatch)
+    assert (found.exit_code, found.stderr.count("\n"), "\x1b" in found.stderr) == (2, 1, False)
+    assert r"import: ValueError: a b\x1b[2J\x07" in found.stderr

@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 
 from ringlet.core.chat.conversation import Conversation
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, one_line
 from ringlet.core.terminal.chat_lines import FENCE, ChatLines
 from ringlet.core.terminal.console import warn
 from ringlet.core.terminal.text_tables import size_text
@@ -51,7 +51,7 @@ class ChatSession:
             except RingletError as error:
                 if not self._lines.is_terminal:
                     raise
-                click.echo(f"Error: {error}", err=True)
+                click.echo(f"Error: {one_line(str(error))}", err=True)
 
     def _take(self, line: str, is_fenced: bool) -> bool:
         """Answer a line, or do what it commands; whether to go on."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ringlet.core.errors import PluginError, RingletError, fault_text
+from ringlet.core.errors import PluginError, RingletError, fault_text, one_line
 
 if TYPE_CHECKING:
     from ringlet.core.plugin_manager import PluginManager, Registered
@@ -163,7 +163,7 @@ class OneLineError(click.ClickException):
     """Printed as "Error: …"; exit code 1."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(one_line(message))
 
 
 class UserError(OneLineError):

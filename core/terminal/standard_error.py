@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ringlet.core.errors import one_line
+
 
 def warn(text: str) -> None:
     """A line about what the user may not have meant, or may want to mend; the program goes on."""
     if sys.stderr is not None:
-        print(f"Warning: {text}", file=sys.stderr)
+        print(f"Warning: {one_line(text)}", file=sys.stderr)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Template
 from jinja2.exceptions import TemplateSyntaxError
 
-from ringlet.core.errors import RingletError, fault_text
+from ringlet.core.errors import LONGEST_FAULT, RingletError, fault_text, one_line
 from ringlet.tokenization.chat.sandbox import ChatEnvironment, OutOfSteps, Refused
 from ringlet.tokenization.chat.text import TEMPLATE, joined
 from ringlet.tokenization.chat.values import checked_messages, plain_data, size_of
@@ -78,7 +78,8 @@ class ChatTemplate:
                 f"{self.name}: the chat template was stopped after {steps:,} steps: it loops or grows without end"
             ) from None
         except Refused as refused:
-            raise RingletError(f"{self.name}: the chat template refuses these messages: {refused}") from None
+            why = one_line(str(refused))[:LONGEST_FAULT]
+            raise RingletError(f"{self.name}: the chat template refuses these messages: {why}") from None
         except Exception as error:
             line = self._line_of(error.__traceback__)
             raise RingletError(f"{self.name}: the chat template fails{line}: {fault_text(error)}") from None
