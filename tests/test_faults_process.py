@@ -21,17 +21,24 @@ from ringlet.plugins.backends.cpu import kept_code, machine_code
 REPOSITORY = Path(__file__).resolve().parent.parent
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals to a process of one's own are POSIX's")
 UNITS = ["unpack_F32", "unpack_F16"]
-FOREVER = ["generate", "春", "--backend", "numpy", "--overflow", "slide", "--ignore-eos", "--max-tokens", "9999999"]
+FOREVER = ["generate", "春", "--overflow", "slide", "--ignore-eos", "--max-tokens", "9999999", "--backend"]
 STARTED = (
     "import runpy, sys; sys.argv[0] = 'cli.py'; print('begun', flush=True); runpy.run_path('cli.py', {}, '__main__')"
 )
 
 
 @POSIX
-@pytest.mark.parametrize("seconds", [0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5])
-def test_ctrl_c_is_quiet_from_the_first_import_on(seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("backend", "seconds"),
+    [
+        *(("numpy", seconds) for seconds in (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)),
+        ("cpu", 0.6),
+        ("cpu", 1.2),
+    ],
+)
+def test_ctrl_c_is_quiet_from_the_first_import_on(backend: str, seconds: float) -> None:
     """While we are imported, while a model is loaded, at the first token and after many."""
-    command = [sys.executable, "-c", STARTED, *FOREVER]
+    command = [sys.executable, "-c", STARTED, *FOREVER, backend]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
@@ -62,6 +69,31 @@ def test_a_pipeline_that_was_interrupted_anywhere_goes_on_as_if_it_had_not_been(
             pipe.save_session(tmp_path / "session")
             fresh.load_session(tmp_path / "session")
             assert fresh.generate(prompts[2], 20, seed=1, ignore_eos=True).token_ids == expected[2]
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_an_interrupt_while_a_session_is_saved_leaves_the_old_file(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, path = random_pipeline(), tmp_path / "session"
+    pipe.generate("the ring", 20, seed=1, ignore_eos=True)
+    pipe.save_session(path)
+    before = path.read_bytes()
+    expected = pipe.generate("the sea", 20, seed=1, ignore_eos=True).token_ids
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pipe.save_session(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["session"]
+    pipe.save_session(path)  # what it had is still there
+    other = random_pipeline()
+    other.load_session(path)
+    assert other.generate("the sea", 20, seed=1, ignore_eos=True).token_ids == expected
 
 
 # --- kernels that are compiled ---------------------------------------------------------------------------------------
