@@ -79,7 +79,7 @@ function drawHead() {
   const pieces = Array.from({ length: n }, (_, at) => pieceAt(at));
   const widest = Math.min(Math.max(...pieces.map((piece) => measured.measureText(piece).width)), room < 480 ? 64 : 96);
   const left = Math.ceil(widest) + 12;
-  const cell = Math.max(3, Math.min(44, Math.floor((room - left - 2) / n)));
+  const cell = Math.max(2, Math.min(44, Math.floor((room - left - 2) / n)));
   const isUpright = pieces.map((piece) => measured.measureText(piece).width <= cell - 4);
   const top = isUpright.every(Boolean) ? 24 : left;
   const width = left + cell * n + 2, height = top + cell * n + 2;

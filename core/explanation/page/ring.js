@@ -25,6 +25,7 @@ function showRing() {
   if (now.next_slot !== null && now.next_slot < shown) parts.push(pointer((now.next_slot + 0.5) * turn));
   parts.push(...middleParts(ring, now));
   byId('ring').replaceChildren(...parts);
+  byId('ring').classList.toggle('dense', turn * OUTER < 5);
   showLegend(ring, now, shown);
   showStory(now);
 }
@@ -41,19 +42,22 @@ const at = (radius, angle) => [SIZE / 2 + radius * Math.sin(angle), SIZE / 2 - r
 const point = (radius, angle) => at(radius, angle).map((v) => v.toFixed(1)).join(' ');
 
 function sector(slot, turn, kind, position) {
-  const gap = Math.min(0.012, turn * 0.1), from = slot * turn + gap / 2, to = (slot + 1) * turn - gap / 2;
+  const gap = turn * OUTER < 5 ? 0 : 0.008, from = slot * turn + gap / 2, to = (slot + 1) * turn - gap / 2;
   const wide = to - from > Math.PI ? 1 : 0;
   const d = `M${point(OUTER, from)}A${OUTER} ${OUTER} 0 ${wide} 1 ${point(OUTER, to)}L${point(INNER, to)}`
     + `A${INNER} ${INNER} 0 ${wide} 0 ${point(INNER, from)}Z`;
   const label = position < 0 ? `slot ${slot}: free` : `slot ${slot}: token ${position} ${pieceAt(position)}`;
   const group = svg('g', { class: `slot ${kind}` }, svg('path', { d }, svg('title', {}, label)));
   if (position >= 0 && turn * MIDDLE >= 9) group.append(slotText(pieceAt(position), (from + to) / 2, turn * MIDDLE));
-  if (turn * OUTER >= 15 || slot % 10 === 0) {
+  if (slot % numbered(turn) === 0) {
     const [x, y] = at(OUTER + 11, (from + to) / 2);
     group.append(svg('text', { x: x.toFixed(1), y: y.toFixed(1), class: 'slot-number' }, `${slot}`));
   }
   return group;
 }
+
+// Every which slot has its number told, so that they do not touch.
+const numbered = (turn) => [1, 10, 20, 50, 100].find((every) => every * turn * OUTER >= (every === 1 ? 15 : 28)) ?? 500;
 
 // Upright where there is room, else along the radius and never upside down.
 function slotText(piece, angle, room) {
