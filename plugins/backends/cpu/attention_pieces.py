@@ -1,6 +1,6 @@
 """Attention over one piece of a ring: the keys and values of a group, read once for all its heads.
 
-Where a head fills whole vectors they are read straight from the ring, three heads and four positions at a time; else
+Where a head fills whole vectors they are read straight from the ring, for three heads at a time; else
 they are unpacked to float32 rows first, padded with zeros.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ringlet.plugins.backends.cpu import vector_math
-from ringlet.plugins.backends.cpu.attention_places import head_bytes, padded_bytes, run_of_slots
+from ringlet.plugins.backends.cpu.attention_places import head_bytes, padded_bytes, run_of_slots, slot_of
 from ringlet.plugins.backends.cpu.compiling import kernel
 from ringlet.plugins.backends.cpu.memory import (
     job_at,
@@ -30,6 +30,7 @@ from ringlet.plugins.backends.cpu.target import LANES
 
 CACHE_LINE = 64
 AHEAD = 24  # keys that are asked for before they are needed
+BYTES_AHEAD = 4096  # values likewise
 ZERO, MINUS_INFINITY = np.float32(0), np.float32(-np.inf)
 
 
@@ -65,6 +66,9 @@ def piece_kernel(unpack: Any, load: Any, number_bytes: int, has_scales: bool = F
             if has_scales:
                 multiply_each(out, place.key_scales + 4 * (group * place.slots + slot), n, heads)
             at += n
+        first_value = place.values + (group * place.slots + slot_of(place, start)) * place.value_bytes
+        for line in range(first_value, first_value + BYTES_AHEAD, CACHE_LINE):
+            prefetch(line)
         for h in range(heads):
             head = state + h * head_bytes(model)
             weigh(model, scores + 4 * SEGMENT * h, stop - start, head + value_width)
@@ -188,25 +192,43 @@ def weigh(model, scores, n, m_and_l):
 
 def _mix_kernel(load: Any, number_bytes: int) -> Any:
     """state[h] += Σ weights[h, p]·v[p] for n values that follow each other and all heads of a group."""
+    vector, four = number_bytes * LANES, 4 * number_bytes * LANES  # bytes
 
     @kernel
     def three_heads(weights, value, value_bytes, n, out, head):
-        """Two vectors of the values."""
-        a, b = load_f32s(out), load_f32s(out + 4 * LANES)
-        c, d = load_f32s(out + head), load_f32s(out + head + 4 * LANES)
-        e, f = load_f32s(out + 2 * head), load_f32s(out + 2 * head + 4 * LANES)
+        """Four vectors of the values."""
+        second, third = out + head, out + 2 * head
+        a0, a1, a2, a3 = four_vectors(out)
+        b0, b1, b2, b3 = four_vectors(second)
+        c0, c1, c2, c3 = four_vectors(third)
         for p in range(n):
             at, w = value + p * value_bytes, weights + 4 * p
-            v, u = load(at), load(at + number_bytes * LANES)
-            x, y, z = splat(load_f32(w)), splat(load_f32(w + 4 * SEGMENT)), splat(load_f32(w + 8 * SEGMENT))
-            a, c, e = fma(x, v, a), fma(y, v, c), fma(z, v, e)
-            b, d, f = fma(x, u, b), fma(y, u, d), fma(z, u, f)
-        store(out, a)
-        store(out + 4 * LANES, b)
-        store(out + head, c)
-        store(out + head + 4 * LANES, d)
-        store(out + 2 * head, e)
-        store(out + 2 * head + 4 * LANES, f)
+            for line in range(at + BYTES_AHEAD, at + BYTES_AHEAD + four, CACHE_LINE):
+                prefetch(line)
+            a, b, c = splat(load_f32(w)), splat(load_f32(w + 4 * SEGMENT)), splat(load_f32(w + 8 * SEGMENT))
+            v = load(at)
+            a0, b0, c0 = fma(a, v, a0), fma(b, v, b0), fma(c, v, c0)
+            v = load(at + vector)
+            a1, b1, c1 = fma(a, v, a1), fma(b, v, b1), fma(c, v, c1)
+            v = load(at + 2 * vector)
+            a2, b2, c2 = fma(a, v, a2), fma(b, v, b2), fma(c, v, c2)
+            v = load(at + 3 * vector)
+            a3, b3, c3 = fma(a, v, a3), fma(b, v, b3), fma(c, v, c3)
+        store_four(a0, a1, a2, a3, out)
+        store_four(b0, b1, b2, b3, second)
+        store_four(c0, c1, c2, c3, third)
+
+    @kernel
+    def one_head(weights, value, value_bytes, n, out):
+        """Four vectors of the values."""
+        a0, a1, a2, a3 = four_vectors(out)
+        for p in range(n):
+            at, a = value + p * value_bytes, splat(load_f32(weights + 4 * p))
+            for line in range(at + BYTES_AHEAD, at + BYTES_AHEAD + four, CACHE_LINE):
+                prefetch(line)
+            a0, a1 = fma(a, load(at), a0), fma(a, load(at + vector), a1)
+            a2, a3 = fma(a, load(at + 2 * vector), a2), fma(a, load(at + 3 * vector), a3)
+        store_four(a0, a1, a2, a3, out)
 
     @kernel
     def one_vector(weights, value, value_bytes, n, out):
@@ -217,18 +239,34 @@ def _mix_kernel(load: Any, number_bytes: int) -> Any:
 
     @kernel
     def mix_rows(weights, value, value_bytes, n, d_v, heads, state, head):
-        pairs, threes = d_v // (2 * LANES) * 2 * LANES, heads // 3 * 3
-        for h in range(0, threes, 3):
-            w, out = weights + 4 * SEGMENT * h, state + h * head
-            for i in range(0, pairs, 2 * LANES):
-                three_heads(w, value + number_bytes * i, value_bytes, n, out + 4 * i, head)
-        for h in range(heads):
-            first = pairs if h < threes else 0
-            for i in range(first, d_v, LANES):
+        fours, threes = d_v // (4 * LANES) * 4 * LANES, heads // 3 * 3
+        for i in range(0, fours, 4 * LANES):
+            for h in range(0, threes, 3):
+                w, out = weights + 4 * SEGMENT * h, state + h * head + 4 * i
+                three_heads(w, value + number_bytes * i, value_bytes, n, out, head)
+            for h in range(threes, heads):
+                w, out = weights + 4 * SEGMENT * h, state + h * head + 4 * i
+                one_head(w, value + number_bytes * i, value_bytes, n, out)
+        for i in range(fours, d_v, LANES):
+            for h in range(heads):
                 w, out = weights + 4 * SEGMENT * h, state + h * head + 4 * i
                 one_vector(w, value + number_bytes * i, value_bytes, n, out)
 
     return mix_rows
+
+
+@kernel
+def four_vectors(address):
+    step = 4 * LANES
+    return load_f32s(address), load_f32s(address + step), load_f32s(address + 2 * step), load_f32s(address + 3 * step)
+
+
+@kernel
+def store_four(a, b, c, d, address):
+    store(address, a)
+    store(address + 4 * LANES, b)
+    store(address + 8 * LANES, c)
+    store(address + 12 * LANES, d)
 
 
 @kernel
