@@ -560,17 +560,18 @@ def test_perplexity_shows_a_bar_on_a_terminal_and_removes_it(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_an_interrupt_on_a_terminal_ends_the_line(monkeypatch):
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ringlet.RingletError])
+def test_an_interrupt_or_an_error_on_a_terminal_ends_the_line(kind, monkeypatch):
     from ringlet.core.terminal.console import print_chunks
 
     def interrupted():
         yield ringlet.Chunk("春", [1])
-        raise KeyboardInterrupt
+        raise kind
 
     ours, terminal = os.openpty()
     with open(terminal, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(kind):
             print_chunks(interrupted())
         stream.flush()
         assert os.read(ours, 100).decode() == "春\r\n"

@@ -384,6 +384,8 @@ def test_logits_of_nothing():
         ({"max_tokens": 1.5}, "max_tokens is 1.5"),
         ({"max_tokens": True}, "max_tokens is True"),
         ({"n": 0}, "n is 0: a whole number from 1"),
+        ({"n": 10**9}, "n is 1000000000: a whole number from 1 to 65536"),
+        ({"best_of": 10**9}, "best_of is 1000000000: a whole number from 1 to 65536"),
         ({"seed": -1}, "seed is -1"),
         ({"sampler": "tpo_k=4"}, "unknown sampler 'tpo_k': did you mean top_k"),
         ({"sampler": "temperature=-1"}, "temperature is -1"),

@@ -15,6 +15,8 @@ from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.sampler_spec import SamplerStep
 from ringlet.core.sampling import SamplerChain, check_seed, parse_chain
 
+MOST_COMPLETIONS = 1 << 16  # of a prompt
+
 
 @dataclass(frozen=True)
 class GenerationOptions:
@@ -47,11 +49,11 @@ class GenerationOptions:
     ) -> GenerationOptions:
         """Raises RingletError for what cannot be."""
         check_count("max_tokens", max_tokens)
-        check_count("n", n, minimum=1)
+        check_count("n", n, minimum=1, maximum=MOST_COMPLETIONS)
         if logprobs is not None:
             check_count("logprobs", logprobs)
         if best_of is not None:
-            check_count("best_of", best_of, minimum=1)
+            check_count("best_of", best_of, minimum=1, maximum=MOST_COMPLETIONS)
         check_seed(seed)
         chosen = parse_strategy(strategy)
         steps = parse_chain(chosen.usual_sampler if sampler is None else sampler, plugins)

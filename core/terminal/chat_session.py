@@ -78,6 +78,10 @@ class ChatSession:
                 if not self._lines.is_terminal:
                     raise
                 is_stopped, self._interrupts = True, 1
+            except RingletError:
+                if written and not written.endswith("\n"):
+                    click.echo()
+                raise
         if not written.endswith("\n"):
             click.echo()
         if is_stopped:

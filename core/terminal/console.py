@@ -80,15 +80,16 @@ def remark(text: str, verbose: bool) -> None:
 
 
 def print_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Their texts as they come, and the end of the line; on a terminal an interrupt ends the line too."""
+    """Their texts as they come, and the end of the line; on a terminal an interrupt or an error ends the line too."""
     printed, written = [], ""
     try:
         for chunk in chunks:
             click.echo(chunk.text, nl=False)
             printed.append(chunk)
             written = chunk.text or written
-    except KeyboardInterrupt:
-        if sys.stdout.isatty():
+    except (KeyboardInterrupt, RingletError) as error:
+        is_open = isinstance(error, KeyboardInterrupt) or (written and not written.endswith("\n"))  # ^C is shown, too
+        if is_open and sys.stdout.isatty():
             click.echo()
         raise
     if not written.endswith("\n"):
