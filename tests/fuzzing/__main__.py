@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from .attempt import Bench
-from .cases import make_case
+from .cases import FIRST_LARGE, make_case
 from .coverage import run_guided
 from .memory_limit import IS_WATCHED
 from .seeds import SeedModel, make_seeds
@@ -28,6 +28,7 @@ GROUPS = {
 @click.option("--files", default=1000, show_default=True, help="How many mutated files.")
 @click.option("--seed", default=1, show_default=True, help="Another seed, other files.")
 @click.option("--first", default=0, help="The number of the first case.")
+@click.option("--large", is_flag=True, help="Only files of tens of megabytes, for the limits on memory and time.")
 @click.option("--workers", default=1, show_default=True, help="Processes that try files at once.")
 @click.option("--cpu/--no-cpu", default=True, help="Whether files that open run on the cpu backend too.")
 @click.option("--only", type=int, help="Try the case of this number alone, in this process.")
@@ -39,6 +40,7 @@ def main(
     files: int,
     seed: int,
     first: int,
+    large: bool,
     workers: int,
     cpu: bool,
     only: int | None,
@@ -54,7 +56,7 @@ def main(
         elif only is not None:
             sys.exit(run_one(models, seed, only, cpu, keep))
         else:
-            sys.exit(run_many(models, seeds, seed, first, files, workers, cpu))
+            sys.exit(run_many(models, seeds, seed, first + FIRST_LARGE * large, files, workers, cpu))
 
 
 def run_one(models: list[SeedModel], seed: int, number: int, cpu: bool, keep: Path | None) -> int:

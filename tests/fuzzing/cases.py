@@ -12,6 +12,7 @@ from .seeds import SeedModel
 
 PROMPTS = ["the ring", "", "the king 我爱你 <|im_start|>\n", "a" * 300]
 LARGE_ONE_IN = 5000  # files of tens of megabytes, that are written and read for seconds
+FIRST_LARGE = 1_000_000_000  # cases from this number on are all of these
 PLAIN_ONE_IN = 5  # bytes changed without regard to the format
 
 
@@ -53,7 +54,7 @@ def make_case(seed: int, number: int, models: list[SeedModel]) -> Case:
     content, prompt = model.files[file], random.choice(PROMPTS)
     use = model.uses[0] if random.random() < 0.85 else model.uses[-1]
     on_cpu = random.random() < 0.3
-    if random.randrange(LARGE_ONE_IN) == 0:
+    if number >= FIRST_LARGE or random.randrange(LARGE_ONE_IN) == 0:
         name = random.choice(large.names_for(file))
         return Case(number, model, file, large.LARGE[name](random, content), (name,), use, prompt, on_cpu)
     names = []

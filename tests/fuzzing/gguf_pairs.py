@@ -6,8 +6,25 @@ from random import Random
 from struct import pack
 
 from .gguf_parts import (
-    ARRAY, BOOL, FLOAT32, FLOAT64, INT8, INT32, INT64, LETTERS, SIZES, TEXT, UINT8, UINT32, UINT64, Pair, Parts,
-    array_of, numbers, text, texts,
+    ARRAY,
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT32,
+    INT64,
+    LETTERS,
+    SIZES,
+    TEXT,
+    UINT8,
+    UINT32,
+    UINT64,
+    Pair,
+    Parts,
+    array_of,
+    numbers,
+    text,
+    texts,
 )  # fmt: skip
 from .interesting import BROKEN_UTF8, FLOATS, TEXTS, whole_number
 
@@ -85,12 +102,12 @@ def value_type_changed(random: Random, parts: Parts) -> None:
 
 
 def elements_narrower(random: Random, parts: Parts) -> None:
-    """An array of another element type than its reader assumes, with as many elements, or with the bytes as they lie."""
+    """An array of another element type than its reader assumes: as many elements, or the bytes as they lie."""
     arrays = [pair for pair in parts.pairs if pair.kind == ARRAY and array_of(pair.value)[0] != TEXT]
     if not arrays:
         return
     pair = random.choice(arrays)
-    kind, values = array_of(pair.value)
+    _, values = array_of(pair.value)
     other = random.choice([UINT8, INT8, BOOL, INT32, INT64, UINT64, FLOAT32, FLOAT64])
     if random.random() < 0.3:
         pair.value = pack("<IQ", other, len(values)) + pair.value[12:]

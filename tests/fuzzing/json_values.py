@@ -77,7 +77,7 @@ def value_of_json(random: Random, data: bytes) -> bytes:
 
 
 def text_of_json(random: Random, data: bytes) -> bytes:
-    """Texts that parsers take for JSON, or nearly: no numbers, long numbers, the same name twice, BOM, other encodings."""
+    """Texts that parsers take for JSON, or nearly: no numbers, long numbers, the same name twice."""
     text, number = data.decode(), random.choice(["NaN", "-Infinity", "1e999", "1" * 5000, "-0", "1E+2", "0.1e-400"])
     how = random.randrange(8)
     if how == 0:

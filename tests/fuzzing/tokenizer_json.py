@@ -24,6 +24,9 @@ PATTERNS = [
     "(?R)",
     "a{99999}",
 ]
+DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}  # a step that doubles what it is given
+UNKNOWN = {"SpecialToken": {"id": "x", "type_id": 0}}
+PAD = {"pad_to_multiple_of": 0, "pad_id": 0, "pad_type_id": 0, "pad_token": ""}
 
 
 def ids_changed(random: Random, document: dict) -> None:
@@ -82,13 +85,13 @@ def patterns_changed(random: Random, document: dict) -> None:
         "pre_tokenizer": [
             {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False},
             {"type": "Split", "pattern": pattern, "behavior": "Removed", "invert": True},
-            {"type": "Metaspace", "replacement": random.choice(["▁", "", "ab"]), "prepend_scheme": "always", "split": True},
+            {"type": "Metaspace", "replacement": random.choice(["▁", "", "ab"]), "prepend_scheme": "always"},
             {"type": "Digits", "individual_digits": True},
             {"type": "Nobody"},
         ],
         "normalizer": [
             {"type": "Replace", "pattern": pattern, "content": random.choice(["", "aa", "a" * 1000])},
-            {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 30},
+            {"type": "Sequence", "normalizers": [DOUBLES] * 30},
             {"type": "Prepend", "prepend": "a" * 1000},
             {"type": "Precompiled", "precompiled_charsmap": random.choice(["", "AAAA", "/////w==", "BAAAAAAAAAA="])},
         ],
@@ -100,11 +103,11 @@ def patterns_changed(random: Random, document: dict) -> None:
             {"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": True},
         ],
         "post_processor": [
-            {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}},
+            {"type": "TemplateProcessing", "single": [UNKNOWN], "pair": [], "special_tokens": {}},
             {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         ],
         "truncation": [{"direction": "Right", "max_length": 0, "strategy": "LongestFirst", "stride": 1 << 40}],
-        "padding": [{"strategy": {"Fixed": 1 << 40}, "direction": "Left", "pad_to_multiple_of": 0, "pad_id": 0, "pad_type_id": 0, "pad_token": ""}],
+        "padding": [{"strategy": {"Fixed": 1 << 40}, "direction": "Left", **PAD}],
     }  # fmt: skip
     part = random.choice([*steps, "pre_tokenizer", "normalizer"])
     document[part] = random.choice(steps[part])
