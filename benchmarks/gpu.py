@@ -9,7 +9,7 @@ part of a step, and torch, where it is installed, doing the same matrix work. Wi
 
     NUMBA_ENABLE_CUDASIM=1 python benchmarks/gpu.py --tiny
 
-goes the same way in Numba's simulator with a tiny model: figures without meaning, but every line has run.
+goes the same way in Numba's simulator with a tiny model: its speeds mean nothing, but the program has run.
 """
 
 from __future__ import annotations
