@@ -16,7 +16,9 @@ function filled(made, attributes, children) {
   return made;
 }
 
-const token = (piece, kind = '') => element('bdi', { class: `token ${kind}` }, piece);
+const LONGEST_TOKEN = 24; // letters within a line; in full among the tokens
+
+const token = (piece, kind = '', longest = LONGEST_TOKEN) => element('bdi', { class: `token ${kind}` }, cut(piece, longest));
 
 // A bar for each of some shares, drawn on one scale.
 function bars(list, rows) {
@@ -24,7 +26,7 @@ function bars(list, rows) {
   list.replaceChildren(...rows.map((row) => {
     const bar = element('span', { class: 'bar-fill' });
     bar.style.inlineSize = `${(100 * row.value) / largest}%`;
-    const name = element('span', { class: 'name' }, token(cut(row.piece, 14)), element('span', { class: 'at' }, row.at ?? ''));
+    const name = element('span', { class: 'name' }, token(row.piece, '', 14), element('span', { class: 'at' }, row.at ?? ''));
     return element('li', { class: row.kind ?? '' }, name, element('span', { class: 'bar-room' }, bar),
       element('span', { class: 'number' }, share(row.value)));
   }));

@@ -47,7 +47,7 @@ function showHead() {
   const shown = row.length <= MOST_LOOKS ? row : [...row].sort((a, b) => b[1] - a[1]).slice(0, MOST_LOOKS);
   const rest = row.length - shown.length;
   const left = 1 - shown.reduce((sum, pair) => sum + pair[1], 0);
-  byId('looks-title').replaceChildren(token(cut(pieceAt(position), 14)), ' looks at');
+  byId('looks-title').replaceChildren(token(pieceAt(position), '', 14), ' looks at');
   bars(byId('looks'), shown.map(([key, value]) => ({ piece: pieceAt(key), at: `${key}`, value, kind: key === state.key ? 'chosen' : '' })));
   byId('looks-rest').textContent = rest ? `and ${rest} more, ${share(left)} together` : 'α sums to 1.';
 }
@@ -74,7 +74,7 @@ function drawHead() {
   const canvas = byId('head');
   const n = lastOf(step()) + 1;
   const measured = canvas.getContext('2d');
-  const room = canvas.parentElement.clientWidth;
+  const room = canvas.parentElement.clientWidth - 8; // its padding
   measured.font = `13px ${FONT}`;
   const pieces = Array.from({ length: n }, (_, at) => pieceAt(at));
   const widest = Math.min(Math.max(...pieces.map((piece) => measured.measureText(piece).width)), room < 480 ? 64 : 96);

@@ -14,9 +14,9 @@ function showLens() {
     const bar = element('span', { class: 'bar-fill' });
     bar.style.inlineSize = `${(100 * first.p) / most}%`;
     return element('li', { class: first.id === next ? 'chosen' : '' },
-      element('span', { class: 'lens-label' }, at ? `layer ${at - 1}` : 'embedding'), token(cut(pieceOf(first.id), 14)),
+      element('span', { class: 'lens-label' }, at ? `layer ${at - 1}` : 'embedding'), token(pieceOf(first.id), '', 14),
       element('span', { class: 'bar-room' }, bar), element('span', { class: 'number' }, share(first.p)),
-      element('span', { class: 'others' }, ...others.flatMap(({ id }) => [token(cut(pieceOf(id), 10)), ' '])));
+      element('span', { class: 'others' }, ...others.flatMap(({ id }) => [token(pieceOf(id), '', 10), ' '])));
   }));
   byId('best-title').replaceChildren('p = softmax(x·W', element('sub', {}, 't'), ')');
   bars(byId('best'), bestAt(trace.best, position).map(({ id, p }) => (

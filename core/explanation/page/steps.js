@@ -11,11 +11,18 @@ function change(part) {
 const step = () => stepOf[state.position];
 const toStep = (to) => change({ position: lastOf(Math.max(0, Math.min(to, steps.length - 1))), key: null });
 
+const LONG_TEXT = 60, LONGEST_TEXT = 300; // letters of the heading
+
 function showText() {
   const drawn = nTokens - trace.prompt_length;
-  byId('text').replaceChildren(...trace.pieces.map((piece, at) =>
-    element('bdi', { class: at < trace.prompt_length ? '' : 'drawn' }, readable(piece))));
-  byId('text').classList.toggle('long', nTokens > 32);
+  let room = LONGEST_TEXT;
+  const parts = trace.pieces.map((piece, at) => {
+    const text = [...readable(piece)].slice(0, Math.max(0, room)).join('');
+    room -= [...readable(piece)].length;
+    return element('bdi', { class: at < trace.prompt_length ? '' : 'drawn' }, text);
+  });
+  byId('text').replaceChildren(...parts, ...(room < 0 ? ['…'] : []));
+  byId('text').classList.toggle('long', room < LONGEST_TEXT - LONG_TEXT);
   byId('flow-asks').replaceChildren(token(pieceAt(trace.start.position)));
   byId('model').textContent = `${trace.model} (${config.architecture}): ${count(trace.prompt_length)} tokens of prompt`
     + (drawn ? `, ${count(drawn)} drawn` : '') + '. Every number is the model’s own.';
