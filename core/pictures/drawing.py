@@ -26,6 +26,7 @@ OTHER_FILLS = {"plus": "q", "minus": "k", "badge": "faint", "on-badge": "paper"}
 SANS = 'system-ui, -apple-system, "Segoe UI", "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif'
 SERIF = '"STIX Two Text", "Cambria", "Times New Roman", "Liberation Serif", "Noto Sans CJK SC", serif'
 SIZES = {"head": 18.0, "big": 15.0, "usual": 13.0, "number": 12.0, "small": 11.0, "tiny": 9.0}
+BOLD = 1.12  # times as wide
 FORMULA, SUBSCRIPT = 16.0, 0.72  # size of a formula in pixels, and its subscripts' share of it
 KNOWN = re.compile(  # Latin, Greek, Cyrillic, signs, CJK, Hangul: characters whose width can be told
     r"[ -~\u00a0-\u024f\u0370-\u052f\u2010-\u2027\u2190-\u21ff\u2200-\u22ff\u2420-\u2426"
@@ -107,11 +108,12 @@ class Drawing:
         room: float | None = None,
     ) -> None:  # fmt: skip
         """Words on a line at y. room: how many pixels there are; what is too long is cut, and whole in a title."""
-        shown = words if room is None else fitting(words, room, SIZES[size])
+        pixels = SIZES[size] * (BOLD if "bold" in kind else 1)
+        shown = words if room is None else fitting(words, room, pixels)
         whole = "" if shown == words else f"<title>{escape(words)}</title>"
         pressed = ""
         if not KNOWN.fullmatch(shown):  # nobody knows how wide its characters are: they are pressed into their place
-            pressed = f' textLength="{text_width(shown, SIZES[size]):.1f}" lengthAdjust="spacingAndGlyphs"'
+            pressed = f' textLength="{text_width(shown, pixels):.1f}" lengthAdjust="spacingAndGlyphs"'
         place = f'x="{x:.1f}" y="{y:.1f}" class="{kind} {size}"{anchored(anchor)}{pressed}'
         self.parts.append(f"<text {place}>{escape(shown)}{whole}</text>")
 
@@ -125,7 +127,8 @@ class Drawing:
             spans.append(f"<tspan{named}{moved}>{escape(part)}</tspan>")
             shift = target
         self.parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" class="{kind} math"{anchored(anchor)}>{"".join(spans)}</text>'
+            f'<text x="{x:.1f}" y="{y:.1f}" class="{kind} math"{anchored(anchor)} xml:space="preserve">'
+            f"{''.join(spans)}</text>"
         )
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 6) -> None:
