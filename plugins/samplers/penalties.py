@@ -63,7 +63,8 @@ class RepetitionPenalty(Penalty):
 
     def _penalised(self, logits: np.ndarray) -> np.ndarray:
         penalty = np.float64(self.penalty)  # which float32 may not be able to hold
-        return np.clip(np.where(logits < 0, logits * penalty, logits / penalty), -LARGEST, LARGEST)
+        penalised = np.where(logits < 0, logits * penalty, logits / penalty)
+        return np.minimum(np.maximum(penalised, -LARGEST), LARGEST)
 
 
 class FrequencyPenalty(Penalty):
