@@ -102,12 +102,7 @@ function drawHead() {
 function drawCells(context, n) {
   const { left, top, cell } = grid, side = cell - 1, [future, gone] = [styleOf('--future'), styleOf('--gone')];
   if (cell <= 8) { // many: without gaps, as in a small map
-    const map = element('canvas', { width: nTokens, height: nTokens });
-    drawMap(map, state.layer, state.head);
-    context.fillStyle = future;
-    context.fillRect(left, top, n * cell, n * cell);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(map, 0, 0, n, n, left, top, n * cell, n * cell);
+    copyMap(state.layer, state.head, context, left, top, n, n * cell);
     return;
   }
   const paint = (query, key, style) => {
@@ -130,7 +125,7 @@ function drawValue(context, alpha, x, y) {
   context.fillStyle = 0.299 * r + 0.587 * g + 0.114 * b > 130 ? '#111418' : '#f4f7fa';
   context.textAlign = 'center';
   context.textBaseline = 'middle';
-  context.fillText(share(alpha), x, y);
+  context.fillText(alpha < 0.0005 ? '≈0' : share(alpha), x, y);
 }
 
 function drawLabels(context, pieces, widest, isUpright) {

@@ -1,6 +1,8 @@
 // Small maps of α, one for each layer and head.
 
 const mapButtons = [];
+const MAP_SIDE = nTokens * Math.max(1, Math.ceil(96 / nTokens)); // pixels; fine enough for what smooths them, as PDF readers do
+const map = element('canvas', { width: nTokens, height: nTokens }); // a pixel for each pair
 
 function setUpMaps() {
   const rows = [];
@@ -9,7 +11,7 @@ function setUpMaps() {
     if (ringOf(layer).is_window) label.append(element('small', {}, `window ${count(ringOf(layer).capacity)}`));
     const cells = [];
     for (let head = 0; head < config.n_heads; head++) {
-      const canvas = element('canvas', { width: nTokens, height: nTokens, 'aria-hidden': 'true' });
+      const canvas = element('canvas', { width: MAP_SIDE, height: MAP_SIDE, 'aria-hidden': 'true' });
       const button = element('button', { type: 'button', role: 'radio', class: 'map' }, canvas);
       mapButtons.push(button);
       cells.push(button);
@@ -33,7 +35,7 @@ function showMaps() {
   [drawnStep, describedPosition] = [step(), state.position];
   mapButtons.forEach((button, at) => {
     const [layer, head] = [Math.floor(at / config.n_heads), at % config.n_heads];
-    if (draw) drawMap(button.firstChild, layer, head);
+    if (draw) copyMap(layer, head, button.firstChild.getContext('2d'), 0, 0, nTokens, MAP_SIDE);
     if (!describe) return;
     const [key, alpha] = largest(alphaRow(layer, head, state.position));
     button.setAttribute('aria-label',
@@ -43,8 +45,17 @@ function showMaps() {
 
 const largest = (row) => row.reduce((best, pair) => (pair[1] > best[1] ? pair : best));
 
-function drawMap(canvas, layer, head) {
-  const context = canvas.getContext('2d');
+// The pairs of the first n tokens, as squares that fill a larger one.
+function copyMap(layer, head, context, left, top, n, side) {
+  drawMap(layer, head);
+  context.fillStyle = styleOf('--future');
+  context.fillRect(left, top, side, side);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(map, 0, 0, n, n, left, top, side, side);
+}
+
+function drawMap(layer, head) {
+  const context = map.getContext('2d');
   const image = context.createImageData(nTokens, nTokens);
   const pixels = new Uint32Array(image.data.buffer);
   const gone = pixel(rgb(styleOf('--gone')));
