@@ -101,7 +101,7 @@ class PlannedWorker:
 
     def answers_to(self, number: int) -> list:
         what = self.plan[number].pop(0) if self.plan.get(number) else "ran"
-        return [["begun", number], ["ended", number, "ran", ""] if what == "ran" else what]
+        return [["making", number], ["begun", number], ["ended", number, "ran", ""] if what == "ran" else what]
 
     def answer(self, seconds: float) -> list | None:
         answer = next(self.answers)

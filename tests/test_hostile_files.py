@@ -270,3 +270,52 @@ def test_an_id_of_an_end_that_no_vocabulary_reaches(key: str, number: int, tmp_p
     folder = write_whole_directory(tmp_path / "model")
     (folder / "generation_config.json").write_text(json.dumps({key: [1, number]}))
     refused(folder, Tokenizer.from_pretrained, f"generation_config.json: {key} is .*: a token id")
+
+
+# --- tokenizer.json, which a library reads ---------------------------------------------------------------------------
+
+
+def doubling(times: int) -> dict:
+    step = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    return {"type": "Sequence", "normalizers": [step] * times}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        ("normalizer", doubling(30), "makes a text over 4096 times longer"),
+        ("normalizer", {"type": "Sequence", "normalizers": [doubling(7), doubling(7)]}, "makes a text over 4096"),
+        (
+            "normalizer",
+            {"type": "Replace", "pattern": {"Regex": "x*"}, "content": "b" * 5000},
+            "makes a text over 4096",
+        ),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "/////w=="}, "charsmap is cut short"),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAEAAAAAAAA="}, "charsmap is cut short"),
+    ],
+)
+def test_a_tokenizer_json_that_takes_memory_by_what_it_does(part: str, value: dict, words: str, tmp_path: Path) -> None:
+    folder = write_whole_directory(tmp_path / "model")
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {part: value}))
+    refused(path, lambda path: Tokenizer.from_pretrained(path.parent), words)
+
+
+def test_a_key_that_hides_from_these_checks(tmp_path: Path) -> None:
+    folder = write_whole_directory(tmp_path / "model")
+    path = folder / "tokenizer.json"
+    value = {"type": "Precompiled", "precompiled_charsmap": "/////w=="}
+    document = json.dumps(json.loads(path.read_text()) | {"normalizer": value})
+    path.write_text(document.replace('"precompiled_charsmap"', r'"pr\u0065compiled_charsmap"'))
+    refused(path, lambda path: Tokenizer.from_pretrained(path.parent), "letters that are escaped")
+
+
+def test_normalizers_that_models_have(tmp_path: Path) -> None:
+    """Spaces become marks, words get one, and a backslash before a u in a token is no escape."""
+    folder = write_whole_directory(tmp_path / "model")
+    path = folder / "tokenizer.json"
+    document = json.loads(path.read_text())
+    document["normalizer"] = doubling(4)
+    document["model"]["vocab"]["\\u0041"] = document["model"]["vocab"].pop("t")
+    path.write_text(json.dumps(document))
+    assert Tokenizer.from_pretrained(folder).token_id("\\u0041") is not None

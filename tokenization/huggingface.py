@@ -13,8 +13,8 @@ import tokenizers
 
 from ringlet.core.errors import FormatError
 from ringlet.core.formats.file_bytes import file_bytes
-from ringlet.core.formats.json_object import check_number_of_values
 from ringlet.tokenization.codec import ByteCodec, Codec
+from ringlet.tokenization.hostile_json import check_growth, check_text
 from ringlet.tokenization.huggingface_json import DecoderKind, decoder_kind, rename_tokens
 from ringlet.tokenization.streaming import StreamDecoder, TextStreamDecoder
 
@@ -27,9 +27,10 @@ def open_tokenizer_json(path: Path) -> Codec:
     """Raises FormatError for a file that is missing or broken."""
     if not path.is_file():
         raise FormatError(f"{path.parent}: {NO_TOKENIZER}")
-    check_number_of_values(file_bytes(path).tobytes(), str(path))
+    check_text(file_bytes(path).tobytes(), str(path))
     what = f"{path}: not a tokenizer that `tokenizers` {tokenizers.__version__} reads"
     library = guarded(lambda: tokenizers.Tokenizer.from_file(str(path)), what)
+    check_growth(library, str(path))
     kind = decoder_kind(library.decoder)
     return HuggingFaceTextCodec(library) if kind is None else HuggingFaceByteCodec(library, kind)
 
@@ -41,7 +42,7 @@ def guarded(call: Callable[[], Result], what: str) -> Result:
     except BaseException as error:
         # pyo3's PanicException is a BaseException that no module exports.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            reason = " ".join(str(error).split())[:200]
+            reason = "".join(mark if mark.isprintable() else "?" for mark in " ".join(str(error).split())[:200])
             raise FormatError(f"{what}: {reason}") from None
         raise
 

@@ -73,7 +73,10 @@ def value_of_json(random: Random, data: bytes) -> bytes:
     document = json.loads(data)
     for _ in range(random.choice([1, 1, 1, 2, 3])):
         random.choice([value_changed, *TREE_MUTATIONS])(random, document)
-    return json.dumps(document).encode()
+    try:
+        return json.dumps(document).encode()
+    except ValueError:  # a value was put into itself
+        return b"{}"
 
 
 def text_of_json(random: Random, data: bytes) -> bytes:

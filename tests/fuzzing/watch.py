@@ -19,6 +19,7 @@ from . import worker
 from .attempt import Outcome
 
 LONGEST_CASE = 5.0  # seconds
+LONGEST_MAKING = 120.0  # seconds: files of tens of megabytes
 LONGEST_START = 600.0  # seconds: the first worker on a machine compiles the cpu backend's kernels
 PIECE = 200  # cases that a worker is told at once
 CRASH, HANG = "crash", "hang"
@@ -109,17 +110,18 @@ class Watch:
         """Try these cases; the number and the outcome of one that is never answered, None where all are."""
         tried = self._worker = self._worker or Worker(self.seeds, self.seed, self.with_cpu)
         tried.tell(first, stop - first)
-        number, began = first, time.perf_counter()
+        number, began, patience = first, time.perf_counter(), LONGEST_MAKING
         while True:
             try:
-                answer = tried.answer(LONGEST_CASE)
+                answer = tried.answer(patience)
             except queue.Empty:
                 tried.process.kill()
                 self._end()
                 return number, Outcome(HANG, f"no answer after {LONGEST_CASE:g} s")
             if answer is None:
                 return number, Outcome(CRASH, f"the process ended with {self._end()}")
-            if answer[0] == worker.BEGUN:
+            patience = LONGEST_CASE if answer[0] == worker.BEGUN else LONGEST_MAKING
+            if answer[0] != worker.ENDED:
                 number, began = answer[1], time.perf_counter()
             else:
                 self.report.add(number, Outcome(*answer[2:]), time.perf_counter() - began)

@@ -16,7 +16,7 @@ from pathlib import Path
 from .attempt import Bench
 from .cases import make_case
 
-READY, BEGUN, ENDED = "ready", "begun", "ended"
+READY, MAKING, BEGUN, ENDED = "ready", "making", "begun", "ended"
 
 
 def main(seeds: str, seed: str, with_cpu: str) -> None:
@@ -30,6 +30,7 @@ def main(seeds: str, seed: str, with_cpu: str) -> None:
         for line in sys.stdin:
             first, count = map(int, line.split())
             for number in range(first, first + count):
+                print(json.dumps([MAKING, number]), file=answers)
                 case = make_case(int(seed), number, models)
                 print(json.dumps([BEGUN, number]), file=answers)
                 outcome = bench.attempt(case)
