@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 
 try:
+    from ringlet.core.terminal.interrupts import keep_interrupts
+
+    keep_interrupts()
     import click
 
     from ringlet.core.commands.bench import bench

@@ -48,6 +48,34 @@ def test_ctrl_c_is_quiet_from_the_first_import_on(backend: str, seconds: float) 
     assert (process.returncode, errors) == (130, b"")
 
 
+IN_A_FINALIZER = """
+import ringlet.cli
+
+class Finalized:
+    def __init__(self, fault):
+        self.fault = fault
+    def __del__(self):
+        raise self.fault
+
+Finalized(ValueError("another fault"))
+try:
+    Finalized(KeyboardInterrupt())
+    for _ in range(10_000_000):
+        pass
+    print("lost")
+except KeyboardInterrupt:
+    print("kept")
+"""
+
+
+def test_ctrl_c_in_a_finalizer_is_not_lost() -> None:
+    """There Python can raise nothing, and only reports it; this goes for the callbacks of its own imports too."""
+    ran = subprocess.run([sys.executable, "-c", IN_A_FINALIZER], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "kept\n"
+    assert "another fault" in ran.stderr
+    assert "KeyboardInterrupt" not in ran.stderr
+
+
 @POSIX
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
 def test_a_pipeline_that_was_interrupted_anywhere_goes_on_as_if_it_had_not_been(backend: str, tmp_path: Path) -> None:
