@@ -221,6 +221,16 @@ def test_a_ring_that_slides_shows_sinks_and_what_goes_next() -> None:
     assert kinds.count("new") == 1
     assert kinds[int(ring.slots[ring.positions == trace.steps[-1].positions[-1]][0])] == "new"
     assert len(kinds) == ring.capacity == 8
+    slots = [(float(t.get("x", "")), float(t.get("y", "")), t.text or "") for t in tiny_texts(picture)]
+    middle_x, middle_y = np.mean([slot[:2] for slot in slots], axis=0)
+    turns = {text: np.arctan2(x - middle_x, middle_y - y) % (2 * np.pi) for x, y, text in slots}
+    assert sorted(turns, key=turns.__getitem__) == [
+        str(position) for position in ring.positions[np.argsort(ring.slots)]
+    ]
+
+
+def tiny_texts(picture: str) -> list[ElementTree.Element]:
+    return [t for t in drawn(picture).iter(f"{SVG}text") if "tiny" in (t.get("class") or "").split()]
 
 
 @pytest.mark.parametrize("runs", [[("new", 0, 3), ("free", 4, 9999)], [("free", i, i) for i in range(16)]])

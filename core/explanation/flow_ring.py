@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import cos, radians, sin
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ringlet.core.pictures.drawing import SIZES, text_width
 
 CENTRE = ASIDE + ASIDE_ROOM / 2
 RADIUS, HOLE = 54.0, 33.0
+MIDDLE = (RADIUS + HOLE) / 2
 MOST_SLOTS = 16  # drawn one by one; where there are more, runs of slots are
 LEAST_ANGLE = 14.0  # of a run
 KINDS = {"sink": "a", "kept": "k pale", "new": "k", "free": "line"}  # colours of slots
@@ -36,11 +38,16 @@ def ring_beside(page: FlowPage, y: float) -> float:
 
 
 def circle(page: FlowPage, x: float, y: float) -> None:
-    """The slots, clockwise from the top, and a pointer at the next to be written."""
+    """The slots, clockwise from the top, with their positions if there is room, and a pointer at the next to write."""
     ring, runs, angle = page.ring, slot_runs(page.ring), 0.0
     gap = 1.2 if len(runs) > 1 else 0.05
+    at = dict(zip(ring.slots.tolist(), ring.positions.tolist(), strict=True)) if len(runs) == ring.capacity else {}
     for (kind, first, last), size in zip(runs, run_angles(runs), strict=True):
         page.drawing.sector(x, y, HOLE, RADIUS, angle + gap, angle + size - gap, KINDS[kind])
+        if first in at and text_width(str(at[first]), SIZES["tiny"]) + 4 <= radians(size) * MIDDLE:
+            turn = radians(angle + size / 2)
+            ink = "ink" if kind == "kept" else "on-badge bold"
+            page.drawing.text(x + MIDDLE * sin(turn), y + 3 - MIDDLE * cos(turn), str(at[first]), ink, "tiny", "middle")
         if ring.next_slot is not None and first <= ring.next_slot <= last:
             beside = size / 2 if first == last else min(size / 2, LEAST_ANGLE / 2)
             page.drawing.pointer(x, y, RADIUS + 2, angle + beside, "ink")
