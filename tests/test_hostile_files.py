@@ -41,7 +41,7 @@ from ringlet.core.formats.gguf_metadata import MOST_ARRAYS, MOST_PAIRS
 from ringlet.core.formats.json_object import MOST_VALUES, parse_json_object
 from ringlet.core.formats.safetensors import LONGEST_NAME, open_safetensors
 from ringlet.core.pipeline import Pipeline
-from ringlet.tokenization.gguf_vocabulary import MOST_MERGES, MOST_TOKENS
+from ringlet.tokenization.gguf_vocabulary import MOST_MERGES, MOST_TOKENS, MOST_WHOLE_TOKENS
 from ringlet.tokenization.tokenizer import Tokenizer
 
 SIZES_THAT_WRAP = {  # multiplied in 64 bits, or padded, or as bytes, each would be small; innermost first, F32
@@ -202,6 +202,9 @@ def test_more_tokens_or_merges_than_any_vocabulary_has(parts: Parts, tmp_path: P
     refused(
         write(parts, tmp_path), Tokenizer.from_pretrained, f"tokens has {MOST_TOKENS + 1} entries: {MOST_TOKENS} are"
     )
+    parts.set(b"tokenizer.ggml.tokens", ARRAY, texts([b"%x" % index for index in range(MOST_WHOLE_TOKENS + 1)]))
+    parts.set(b"tokenizer.ggml.token_type", ARRAY, numbers(UINT8, [4] * (MOST_WHOLE_TOKENS + 1)))
+    refused(write(parts, tmp_path), Tokenizer.from_pretrained, f"more than {MOST_WHOLE_TOKENS} control and user-")
     parts.set(b"tokenizer.ggml.tokens", ARRAY, texts([b"a", b"b"]))
     parts.pairs = [pair for pair in parts.pairs if not pair.key.endswith((b"scores", b"token_type"))]
     parts.set(b"tokenizer.ggml.model", TEXT, text(b"gpt2"))

@@ -11,8 +11,9 @@ import numpy as np
 from ringlet.core.errors import FormatError, quoted
 from ringlet.core.formats.gguf_metadata import Metadata
 
-# Twice what the largest vocabularies have; each costs many times more memory than the file has bytes for it.
-MOST_TOKENS = MOST_MERGES = 1 << 19
+# A little more than the largest vocabularies have: each costs many times more memory than the file has bytes for it.
+MOST_TOKENS, MOST_MERGES = 5 << 16, 1 << 19
+MOST_WHOLE_TOKENS = 1 << 16  # of the kinds that a text is searched for
 
 # Kinds of tokens, tokenizer.ggml.token_type.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -95,6 +96,8 @@ def read_vocabulary(metadata: Mapping[str, object], name: str) -> GGUFVocabulary
         double = next(token for index, token in enumerate(tokens) if ids[token] != index)
         raise fail("tokens", f"has {quoted(double)} twice")
     kinds = numbers("token_type", "iu", len(tokens))
+    if kinds is not None and np.isin(kinds, (UNKNOWN, CONTROL, USER_DEFINED)).sum() > MOST_WHOLE_TOKENS:
+        raise fail("token_type", f"has more than {MOST_WHOLE_TOKENS} control and user-defined tokens")
     scores = numbers("scores", "fiu", len(tokens))
     if scores is not None and np.isnan(scores).any():
         raise fail("scores", "has a score that is no number")
