@@ -76,6 +76,36 @@ def test_ctrl_c_in_a_finalizer_is_not_lost() -> None:
     assert "KeyboardInterrupt" not in ran.stderr
 
 
+AMONG_THE_COMMANDS_OF_CLICK = """
+import os, signal, sys
+from ringlet.cli import main
+
+def interrupted(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+
+main.{method} = interrupted
+main(["plugins", "list"])
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("method", ["make_context", "invoke", "parse_args"])
+def test_ctrl_c_between_our_code_and_click_s_is_quiet_too(method: str) -> None:
+    code = AMONG_THE_COMMANDS_OF_CLICK.format(method=method)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"")
+
+
+def test_python_s_own_way_with_ctrl_c_is_there_again_afterwards() -> None:
+    from click.testing import CliRunner
+
+    from ringlet.cli import main
+
+    before = signal.getsignal(signal.SIGINT)
+    assert CliRunner().invoke(main, ["--version"]).exit_code == 0
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 @POSIX
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
 def test_a_pipeline_that_was_interrupted_anywhere_goes_on_as_if_it_had_not_been(backend: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ringlet.core.errors import PluginError, RingletError, fault_text, one_line
+from ringlet.core.terminal.interrupts import INTERRUPTED, awaited, quiet_elsewhere
 
 if TYPE_CHECKING:
     from ringlet.core.plugin_manager import PluginManager, Registered
@@ -65,7 +66,8 @@ class RootGroup(click.Group):
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         open_missing_streams()
-        return super().main(*arguments, **options)
+        with quiet_elsewhere():
+            return super().main(*arguments, **options)
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
         if info_name is not None and info_name.endswith(".py"):
@@ -174,7 +176,8 @@ class UserError(OneLineError):
 def errors_become_exit_codes(called: Callable[[], str | None]) -> Iterator[None]:
     """Whatever a command raises, as what click ends the process with. called: its name, where an error has none."""
     try:
-        yield
+        with awaited():
+            yield
     except SHOWS_HELP:
         raise
     except click.UsageError as error:
@@ -182,7 +185,7 @@ def errors_become_exit_codes(called: Callable[[], str | None]) -> Iterator[None]
     except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit):
         raise
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except RingletError as error:
         print_traceback_if_wanted()
         raise UserError(str(error)) from error

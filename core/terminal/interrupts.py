@@ -1,14 +1,19 @@
-"""Ctrl-C is never lost."""
+"""Ctrl-C is never lost, and always quiet."""
 
 from __future__ import annotations
 
 import _thread
+import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 SOON = 0.01  # seconds; by then Python can raise again
+INTERRUPTED = 130  # the exit code
+
+_are_awaited = False
 
 
 def keep_interrupts() -> None:
@@ -29,3 +34,39 @@ def interrupt_soon() -> None:
     """In a thread of its own, since the main one would raise it here and now."""
     time.sleep(SOON)
     _thread.interrupt_main()
+
+
+@contextmanager
+def awaited() -> Iterator[None]:
+    """Within it an interrupt is a KeyboardInterrupt, which the caller turns into the exit code."""
+    global _are_awaited
+    before, _are_awaited = _are_awaited, True
+    try:
+        yield
+    finally:
+        _are_awaited = before
+
+
+@contextmanager
+def quiet_elsewhere() -> Iterator[None]:
+    """Within it an interrupt that is not awaited ends the process with the exit code: click would say "Aborted!"."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _is_main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    if _are_awaited:
+        raise KeyboardInterrupt
+    sys.exit(INTERRUPTED)
