@@ -34,5 +34,5 @@ def fault_text(error: BaseException) -> str:
 
 def quoted(text: object) -> str:
     """A text or another value from a file as errors show it: escaped, and cut where it is long."""
-    shown = repr(text[: LONGEST_QUOTE + 1] if isinstance(text, str) else text)
+    shown = repr(text[: LONGEST_QUOTE + 1]) if isinstance(text, str) else " ".join(repr(text).split())
     return shown if len(shown) <= LONGEST_QUOTE + 2 else f"{shown[:LONGEST_QUOTE]}…"

@@ -322,3 +322,30 @@ def test_normalizers_that_models_have(tmp_path: Path) -> None:
     document["model"]["vocab"]["\\u0041"] = document["model"]["vocab"].pop("t")
     path.write_text(json.dumps(document))
     assert Tokenizer.from_pretrained(folder).token_id("\\u0041") is not None
+
+
+@pytest.mark.parametrize("number", [1 << 22, 1 << 31, (1 << 32) - 1])
+def test_a_token_of_an_id_far_beyond_the_others(number: int, tmp_path: Path) -> None:
+    """The library would take four bytes for each id that it skips."""
+    folder = write_whole_directory(tmp_path / "model")
+    path = folder / "tokenizer.json"
+    document = json.loads(path.read_text())
+    document["model"]["vocab"]["t"] = number
+    path.write_text(json.dumps(document))
+    refused(path, lambda path: Tokenizer.from_pretrained(path.parent), f"a token has the id {number}")
+
+
+def test_a_layer_type_as_long_as_a_book(tmp_path: Path) -> None:
+    folder = write_whole_directory(tmp_path / "model", "qwen2_window")
+    config = json.loads((folder / "config.json").read_text())
+    config["layer_types"] = [LONG] * config["num_hidden_layers"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FormatError, match="layer_types") as caught:
+        Pipeline.from_pretrained(folder, backend="numpy")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
+def test_an_array_in_place_of_an_id(parts: Parts, tmp_path: Path) -> None:
+    parts.set(b"tokenizer.ggml.eos_token_id", ARRAY, numbers(FLOAT32, [1.0] * 64))
+    refused(write(parts, tmp_path), Tokenizer.from_pretrained, "eos_token_id is array.*: an id from 0 to 127")

@@ -19,6 +19,7 @@ from ringlet.tokenization.huggingface_json import DecoderKind, decoder_kind, ren
 from ringlet.tokenization.streaming import StreamDecoder, TextStreamDecoder
 
 Result = TypeVar("Result")
+LARGEST_ID = 1 << 22  # where it writes a tokenizer down, the library takes memory for every id without a token
 CANNOT_ENCODE = "the tokenizer cannot encode this text"
 NO_TOKENIZER = "no tokenizer.json: save one with transformers, AutoTokenizer.from_pretrained(…).save_pretrained(…)"
 
@@ -32,7 +33,10 @@ def open_tokenizer_json(path: Path) -> Codec:
     library = guarded(lambda: tokenizers.Tokenizer.from_file(str(path)), what)
     check_growth(library, str(path))
     kind = decoder_kind(library.decoder)
-    return HuggingFaceTextCodec(library) if kind is None else HuggingFaceByteCodec(library, kind)
+    codec = HuggingFaceTextCodec(library) if kind is None else HuggingFaceByteCodec(library, kind)
+    if codec.n_tokens > LARGEST_ID:
+        raise FormatError(f"{path}: a token has the id {codec.n_tokens - 1}: up to {LARGEST_ID - 1} are possible")
+    return codec
 
 
 def guarded(call: Callable[[], Result], what: str) -> Result:

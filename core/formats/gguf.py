@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, quoted
 from ringlet.core.formats.file_bytes import file_bytes
 from ringlet.core.formats.gguf_metadata import MOST_PAIRS, Cursor, Metadata, read_metadata
 from ringlet.core.formats.tensor import StoredTensor
@@ -95,7 +95,7 @@ def _open_one(path: Path, mmap: bool) -> GGUFFile:
     tensors: dict[str, StoredTensor] = {}
     for entry in entries:
         if entry.name in tensors:
-            raise cursor.error(f"tensor {entry.name!r} appears twice")
+            raise cursor.error(f"tensor {quoted(entry.name)} appears twice")
         tensors[entry.name] = StoredTensor(
             entry.name, entry.shape, entry.format, _tensor_data(cursor, entry, data_start, alignment), path
         )
@@ -128,34 +128,36 @@ class _Entry:
 
 def _read_entry(cursor: Cursor) -> _Entry:
     name = cursor.name("a tensor's name")
-    what = f"the entry of tensor {name!r}"
+    what = f"the entry of tensor {quoted(name)}"
     n_dimensions = int(cursor.number("<I", what))
     if n_dimensions > MOST_DIMENSIONS:
-        raise cursor.error(f"tensor {name!r} has {n_dimensions} dimensions; {MOST_DIMENSIONS} are possible")
+        raise cursor.error(f"tensor {quoted(name)} has {n_dimensions} dimensions; {MOST_DIMENSIONS} are possible")
     shape = tuple(int(cursor.number("<Q", what)) for _ in range(n_dimensions))[::-1]
     number = int(cursor.number("<I", what))
     offset = int(cursor.number("<Q", what))
     if number not in FORMATS:
         known = WITHDRAWN_FORMATS.get(number)
         fault = f"{known}, which ggml has withdrawn; convert the model again" if known else f"unknown type {number}"
-        raise cursor.error(f"tensor {name!r} is stored as {fault}")
+        raise cursor.error(f"tensor {quoted(name)} is stored as {fault}")
     format, n_weights, n_bytes = FORMATS[number]
     if 0 in shape:
-        raise cursor.error(f"tensor {name!r} has the shape {list(shape)}: it holds nothing")
+        raise cursor.error(f"tensor {quoted(name)} has the shape {list(shape)}: it holds nothing")
     row = shape[-1] if shape else 1
     if row % n_weights:
-        raise cursor.error(f"tensor {name!r}: rows of {row} weights are not whole blocks of {n_weights} ({format})")
+        raise cursor.error(
+            f"tensor {quoted(name)}: rows of {row} weights are not whole blocks of {n_weights} ({format})"
+        )
     return _Entry(name, shape, format, prod(shape) // n_weights * n_bytes, offset)
 
 
 def _tensor_data(cursor: Cursor, entry: _Entry, data_start: int, alignment: int) -> np.ndarray:
     if entry.offset % alignment:
-        raise cursor.error(f"tensor {entry.name!r} lies at offset {entry.offset}, no multiple of {alignment}")
+        raise cursor.error(f"tensor {quoted(entry.name)} lies at offset {entry.offset}, no multiple of {alignment}")
     start = data_start + entry.offset
     stop = start + entry.n_bytes
     if stop > len(cursor.data):
         raise cursor.error(
-            f"tensor {entry.name!r} reaches to byte {stop} of a file of {len(cursor.data)}: the file is cut short"
+            f"tensor {quoted(entry.name)} reaches to byte {stop} of a file of {len(cursor.data)}: the file is cut short"
         )
     return cursor.data[start:stop]
 
@@ -164,7 +166,7 @@ def _refuse_overlaps(cursor: Cursor, entries: list[_Entry]) -> None:
     entries = sorted(entries, key=lambda entry: entry.offset)
     for entry, following in pairwise(entries):
         if entry.offset + entry.n_bytes > following.offset:
-            raise cursor.error(f"tensors {entry.name!r} and {following.name!r} overlap")
+            raise cursor.error(f"tensors {quoted(entry.name)} and {quoted(following.name)} overlap")
 
 
 def shard_names(name: str) -> list[str]:
@@ -199,7 +201,7 @@ def _join(shards: list[GGUFFile]) -> GGUFFile:
     for shard in shards:
         twice = tensors.keys() & shard.tensors.keys()
         if twice:
-            raise FormatError(f"{shard.path}: tensor {min(twice)!r} is in another file of the split model too")
+            raise FormatError(f"{shard.path}: tensor {quoted(min(twice))} is in another file of the split model too")
         tensors |= shard.tensors
     promised = _whole_number(first.metadata, "split.tensors.count")
     if promised is not None and promised != len(tensors):

@@ -188,9 +188,9 @@ def read_metadata(cursor: Cursor, n_pairs: int) -> tuple[Metadata, int]:
     for _ in range(n_pairs):
         key = cursor.name("a metadata key")
         if key in values:
-            raise cursor.error(f"metadata key {key!r} appears twice")
-        kind = int(cursor.number("<I", f"metadata {key!r}"))
-        values[key] = value = cursor.value(kind, f"metadata {key!r}")
+            raise cursor.error(f"metadata key {quoted(key)} appears twice")
+        kind = int(cursor.number("<I", f"metadata {quoted(key)}"))
+        values[key] = value = cursor.value(kind, f"metadata {quoted(key)}")
         if key == "general.alignment":
             if kind != UINT32 or not isinstance(value, int) or value < 1 or value & (value - 1):
                 raise cursor.error(f"general.alignment is {quoted(value)}: a uint32 that is a power of two is needed")

@@ -92,7 +92,13 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, .
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     is_named = DTYPE_NAME.fullmatch(str(dtype)) is not None and len(name) <= LONGEST_NAME
-    if not isinstance(dtype, str) or not is_named or not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
+    if (
+        not isinstance(dtype, str)
+        or not is_named
+        or not _whole_numbers(shape)
+        or not _whole_numbers(offsets)
+        or len(offsets) != 2
+    ):
         raise FormatError(f"{path}: the entry of tensor {quoted(name)} is damaged")
     start, stop = offsets
     n_bytes = prod(shape) * WEIGHT_BYTES[dtype] if dtype in WEIGHT_BYTES else stop - start

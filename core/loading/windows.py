@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ringlet.core.errors import quoted
 from ringlet.core.loading.config_reader import ConfigReader
 
 Windows = list[int | None]
@@ -72,5 +73,5 @@ def layer_types(config: ConfigReader, n_layers: int, default: list[bool]) -> lis
         config.refuse("layer_types", f"a list of {n_layers} texts is needed")
     unknown = next((item for item in types if item not in LAYER_TYPES), None)
     if unknown is not None:
-        config.refuse("layer_types", f"{unknown!r} is not supported, known are {', '.join(LAYER_TYPES)}")
+        config.refuse("layer_types", f"{quoted(unknown)} is not supported, known are {', '.join(LAYER_TYPES)}")
     return [LAYER_TYPES[item] for item in types]
