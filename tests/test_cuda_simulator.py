@@ -26,7 +26,7 @@ def run(files: list[Path], marks: str, repository: Path) -> None:
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
 
 
-@pytest.mark.slow  # two minutes
+@pytest.mark.slow  # several minutes
 def test_kernels(repository: Path) -> None:
     run(FILES, "not slow", repository)
 

@@ -40,7 +40,7 @@ def compare(model: tuple, layout: RingLayout, kv_dtype: str, n: int, sizes: list
     assert_close(found, reference, TOLERANCE[kv_dtype])
 
 
-@pytest.mark.parametrize("kv_dtype", ["f32", "f16", "q8"])
+@pytest.mark.parametrize("kv_dtype", ["f32", "f16", pytest.param("q8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "large" else []) for name in RECIPES]
 )
