@@ -21,31 +21,30 @@ try:
     from ringlet.core.commands.tokenize import tokenize
     from ringlet.core.commands.warmup import warmup
     from ringlet.core.terminal.command_group import RootGroup
+
+    @click.group("ringlet", cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
+    @click.version_option(package_name="ringlet", prog_name="ringlet")
+    def main() -> None:
+        """Generate text with language models.
+
+        \b
+        Examples:
+          ringlet generate "我爱你"
+          ringlet generate "Once upon a time" --model org/name
+          ringlet chat --model org/name
+          ringlet inspect model.gguf
+        """
+
+    for command in (generate, chat, tokenize, inspect, explain, perplexity, bench, warmup, plugins, completion):
+        main.add_command(command)
+
 except ModuleNotFoundError as missing:
     if __name__ != "__main__":
         raise
     print(f"Error: {missing.name} is not installed: run  pip install -e .  in this folder first", file=sys.stderr)
     sys.exit(2)
 except KeyboardInterrupt:
-    sys.exit(130)  # Ctrl-C while we are still being imported
-
-
-@click.group("ringlet", cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="ringlet", prog_name="ringlet")
-def main() -> None:
-    """Generate text with language models.
-
-    \b
-    Examples:
-      ringlet generate "我爱你"
-      ringlet generate "Once upon a time" --model org/name
-      ringlet chat --model org/name
-      ringlet inspect model.gguf
-    """
-
-
-for command in (generate, chat, tokenize, inspect, explain, perplexity, bench, warmup, plugins, completion):
-    main.add_command(command)
+    sys.exit(130)  # Ctrl-C while all this is made
 
 if __name__ == "__main__":
     main()
