@@ -94,7 +94,7 @@ class PlannedWorker:
 
     def __init__(self, plan: dict[int, list[str]]) -> None:
         self.plan, self.answers = plan, iter(())
-        self.process = self
+        self.process, self.pid = self, -1
 
     def tell(self, first: int, count: int) -> None:
         self.answers = (answer for number in range(first, first + count) for answer in self.answers_to(number))

@@ -10,9 +10,9 @@ from ringlet.core.errors import FormatError
 from ringlet.core.formats.file_bytes import check_regular
 
 LARGEST_FILE = 1 << 24  # bytes
-# A value of two bytes takes up to 64 in memory, a list or an object more. Twice what Gemma's tokenizer.json has.
-MOST_VALUES = 3 << 20
-BYTES_A_VALUE = 32  # of a larger file: each may then hold another value for so many
+# A value takes up to 88 bytes in memory, a list or an object more. The largest models' headers hold half of this.
+MOST_VALUES = 5 << 19
+BYTES_A_VALUE = 32
 WEIGHT_OF_CONTAINERS = 3
 
 
@@ -42,10 +42,13 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
     return content
 
 
-def check_number_of_values(data: bytes, what: str) -> None:
-    """Raises FormatError for JSON that would take more memory than a model's file should, before it is parsed."""
+def check_number_of_values(data: bytes, what: str, most: int = MOST_VALUES, bytes_a_value: int = BYTES_A_VALUE) -> None:
+    """Raises FormatError for JSON that would take more memory than a model's file should, before it is parsed.
+
+    most: values of a small file. bytes_a_value: of a larger file, each may then hold another value for so many.
+    """
     n_values = data.count(b",") + WEIGHT_OF_CONTAINERS * (data.count(b"[") + data.count(b"{"))
-    if n_values > MOST_VALUES + len(data) // BYTES_A_VALUE:
+    if n_values > most + len(data) // bytes_a_value:
         raise FormatError(f"{what}: it holds so many values that they would take too much memory")
 
 

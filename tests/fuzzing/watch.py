@@ -18,7 +18,8 @@ from pathlib import Path
 from . import worker
 from .attempt import Outcome
 
-LONGEST_CASE = 5.0  # seconds
+LONGEST_CASE = 5.0  # seconds of the processor: other work on the machine is no fault of a file
+LONGEST_WAIT = 60.0  # seconds by the clock
 LONGEST_MAKING = 120.0  # seconds: files of tens of megabytes
 LONGEST_START = 600.0  # seconds: the first worker on a machine compiles the cpu backend's kernels
 PIECE = 200  # cases that a worker is told at once
@@ -41,6 +42,15 @@ class Report:
         self.slowest = max(self.slowest, (seconds, number))
         if not outcome.is_good:
             self.findings.append((number, outcome))
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used; infinity where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return float("inf")
 
 
 class Worker:
@@ -110,11 +120,15 @@ class Watch:
         """Try these cases; the number and the outcome of one that is never answered, None where all are."""
         tried = self._worker = self._worker or Worker(self.seeds, self.seed, self.with_cpu)
         tried.tell(first, stop - first)
+        spent_before = 0.0
         number, began, patience = first, time.perf_counter(), LONGEST_MAKING
         while True:
             try:
                 answer = tried.answer(patience)
             except queue.Empty:
+                spent = processor_seconds(tried.process.pid) - spent_before
+                if spent < LONGEST_CASE and time.perf_counter() - began < LONGEST_WAIT:
+                    continue
                 tried.process.kill()
                 self._end()
                 return number, Outcome(HANG, f"no answer after {LONGEST_CASE:g} s")
@@ -123,6 +137,7 @@ class Watch:
             patience = LONGEST_CASE if answer[0] == worker.BEGUN else LONGEST_MAKING
             if answer[0] != worker.ENDED:
                 number, began = answer[1], time.perf_counter()
+                spent_before = processor_seconds(tried.process.pid)
             else:
                 self.report.add(number, Outcome(*answer[2:]), time.perf_counter() - began)
                 if number == stop - 1:
