@@ -54,7 +54,7 @@ def modules(repository: Path, source_files: list[Path]) -> dict[str, ast.Module]
     """Module name to its syntax tree, for all that is installed."""
     trees = {}
     for path in source_files:
-        if path.suffix == ".py" and (repository / path.parent / "__init__.py").exists():
+        if path.suffix == ".py" and all((repository / folder / "__init__.py").exists() for folder in path.parents):
             name = ".".join(("ringlet", *path.with_suffix("").parts)).removesuffix(".__init__")
             trees[name] = ast.parse((repository / path).read_text(encoding="utf-8"))
     return trees
@@ -141,7 +141,8 @@ def test_the_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Pat
 
 
 def test_every_folder_of_modules_is_packaged(project: dict, source_files: list[Path]) -> None:
-    folders = {".".join(("ringlet", *path.parent.parts)) for path in source_files if path.name == "__init__.py"}
+    packages = {path.parent for path in source_files if path.name == "__init__.py"}
+    folders = {".".join(("ringlet", *path.parts)) for path in packages if packages.issuperset(path.parents)}
     assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(folders)
 
 

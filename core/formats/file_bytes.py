@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import weakref
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
@@ -28,6 +29,7 @@ class MappedFile(mmap):
         """file: open for reading, not empty; it stays open as long as the map."""
         mapped = cls(file.fileno(), 0, access=ACCESS_READ)
         mapped._path, mapped._file, mapped._stamp = path, file, stamp(file)
+        weakref.finalize(mapped, file.close)
         return mapped
 
     def check(self) -> None:
