@@ -11,7 +11,7 @@ from .plain_bytes import Mutation
 NAMES = [
     "../outside.safetensors", "/etc/passwd", "/dev/zero", "..", ".", "", "a/b.safetensors", "..\\outside.safetensors",
     "C:\\outside.safetensors", "config.json", "tokenizer.json", "nobody.safetensors", "\0.safetensors", "x" * 300,
-    "model.safetensors.index.json", "~/model.safetensors", "file:" + "///etc/passwd", "model-00001-of-00003.safetensors ",
+    "model.safetensors.index.json", "~/model.safetensors", "file:///", "model-00001-of-00003.safetensors ",
     "\ud800.safetensors", "我.safetensors", "\x1b[31m.safetensors",
 ]  # fmt: skip
 
