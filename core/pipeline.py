@@ -99,7 +99,7 @@ class Pipeline:
         context: tokens of prompt and completion together at most; None: the smaller of 4096 and the model's own.
         sinks, overflow: with overflow "slide" a full ring overwrites its oldest token, the first `sinks` ones apart;
             with "stop" the generation ends.
-        kv_dtype: what the rings hold, "f32" or "f16"; "auto": the backend's choice.
+        kv_dtype: what the rings hold, "f32", "f16" or, where the backend has them, "q8"; "auto": the backend's choice.
         quantize: "q8_0", "q4_0", "q4_1", "q4_k" or "q6_k": weights in F32, F16 and BF16 are quantised now, and kept in
             the user's cache folder for the next time; see `quantizing.plan` for which become what.
         threads: how many the backend uses; None: its choice.
