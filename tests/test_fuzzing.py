@@ -5,11 +5,14 @@ from __future__ import annotations
 import pickle
 import queue
 from pathlib import Path
+from random import Random
 
 import pytest
 from fuzzing import attempt, watch
 from fuzzing.attempt import Outcome, judged
 from fuzzing.cases import FIRST_LARGE, make_case
+from fuzzing.interesting import JSON_VALUES
+from fuzzing.json_values import value_of_json
 from fuzzing.memory_limit import IS_WATCHED, memory_for
 from fuzzing.seeds import SeedModel, make_seeds
 from fuzzing.watch import Report, Watch, run_cases
@@ -56,6 +59,13 @@ def test_a_case_is_the_same_whenever_it_is_made(models: list[SeedModel]) -> None
     assert [make_case(1, number, models) for number in range(100)] == cases
     assert len({case.content for case in cases}) > 90
     assert make_case(2, 0, models).content != cases[0].content
+
+
+def test_no_case_changes_the_values_of_the_next() -> None:
+    before = repr(JSON_VALUES)
+    for number in range(3000):  # one value laid into itself, once in tens of thousands of files, ended a whole run
+        value_of_json(Random(number), b'{"a": {}, "b": [], "c": 1}')
+    assert repr(JSON_VALUES) == before
 
 
 def test_what_is_judged_a_fault() -> None:

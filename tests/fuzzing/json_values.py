@@ -38,7 +38,7 @@ def value_changed(random: Random, document: Any) -> None:
     new = [*JSON_VALUES, [actual], {"x": actual}, str(actual)]
     if isinstance(actual, (int, float)):
         new += [-actual, actual + 0.5, actual * 2, actual + 1, actual - 1, actual * (1 << 40)] * 4
-    inside[key] = random.choice(new)
+    inside[key] = deepcopy(random.choice(new))  # what is changed later must not be everybody's
 
 
 def value_left_out(random: Random, document: Any) -> None:
@@ -58,7 +58,7 @@ def key_added(random: Random, document: Any) -> None:
     ]
     ropes = [{"rope_type": kind, "factor": random.choice([0.5, 4, -1, "2"])} for kind in ("yarn", "llama3", "linear")]
     if isinstance(document, dict):
-        document[random.choice(keys)] = random.choice([*JSON_VALUES, *ropes * 5])
+        document[random.choice(keys)] = deepcopy(random.choice([*JSON_VALUES, *ropes * 5]))
 
 
 def values_swapped(random: Random, document: Any) -> None:
