@@ -9,13 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_pipeline import random_pipeline
 
 from ringlet.core import user_cache
 from ringlet.core.pipeline import Pipeline
+from ringlet.core.terminal import console, interrupts
 from ringlet.plugins.backends.cpu import kept_code, machine_code
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -34,6 +38,17 @@ sys.meta_path.insert(0, Begun())
 from ringlet.cli import main
 main(sys.argv[1:])
 """
+
+
+@POSIX
+def test_an_interrupt_that_a_library_drops_comes_again() -> None:
+    def chunks() -> Iterator[Any]:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        yield None  # never looked at
+
+    with interrupts.quiet_elsewhere(), interrupts.awaited(), pytest.raises(KeyboardInterrupt):
+        console.print_chunks(chunks())
 
 
 @POSIX

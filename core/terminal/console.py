@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ringlet.core.errors import RingletError
+from ringlet.core.terminal.interrupts import raise_lost_interrupt
 from ringlet.core.terminal.standard_error import passing_lines as passing_lines
 from ringlet.core.terminal.standard_error import warn as warn
 
@@ -84,6 +85,7 @@ def print_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
     printed, written = [], ""
     try:
         for chunk in chunks:
+            raise_lost_interrupt()
             click.echo(chunk.text, nl=False)
             printed.append(chunk)
             written = chunk.text or written

@@ -14,6 +14,7 @@ SOON = 0.01  # seconds; by then Python can raise again
 INTERRUPTED = 130  # the exit code
 
 _are_awaited = False
+_one_came = False
 
 
 def keep_interrupts() -> None:
@@ -53,11 +54,20 @@ def quiet_elsewhere() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _is_main_thread():
         yield
         return
+    global _one_came
     signal.signal(signal.SIGINT, _interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        _one_came = False
+
+
+def raise_lost_interrupt() -> None:
+    """KeyboardInterrupt, where one came and the work goes on all the same: compiled code that a library calls Python
+    from may take it for an error of its own and drop it."""
+    if _one_came:
+        raise KeyboardInterrupt
 
 
 def _is_main_thread() -> bool:
@@ -67,6 +77,8 @@ def _is_main_thread() -> bool:
 
 
 def _interrupt(number: int, frame: Any) -> None:
+    global _one_came
+    _one_came = True
     if _are_awaited:
         raise KeyboardInterrupt
     sys.exit(INTERRUPTED)
