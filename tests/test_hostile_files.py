@@ -42,6 +42,7 @@ from ringlet.core.formats.json_object import MOST_VALUES, parse_json_object
 from ringlet.core.formats.safetensors import LONGEST_NAME, open_safetensors
 from ringlet.core.pipeline import Pipeline
 from ringlet.tokenization.gguf_vocabulary import MOST_MERGES, MOST_TOKENS, MOST_WHOLE_TOKENS
+from ringlet.tokenization.hostile_json import check_text
 from ringlet.tokenization.tokenizer import Tokenizer
 
 SIZES_THAT_WRAP = {  # multiplied in 64 bits, or padded, or as bytes, each would be small; innermost first, F32
@@ -349,3 +350,15 @@ def test_a_layer_type_as_long_as_a_book(tmp_path: Path) -> None:
 def test_an_array_in_place_of_an_id(parts: Parts, tmp_path: Path) -> None:
     parts.set(b"tokenizer.ggml.eos_token_id", ARRAY, numbers(FLOAT32, [1.0] * 64))
     refused(write(parts, tmp_path), Tokenizer.from_pretrained, "eos_token_id is array.*: an id from 0 to 127")
+
+
+def test_the_largest_vocabulary_fits_as_the_library_saves_it() -> None:
+    """Of Gemma's size: tokens and merges, a line for each value."""
+    tokens = b",\n".join(b'      "token%d": %d' % (index, index) for index in range(262_144))
+    merges = b",\n".join([b'      [\n        "abc",\n        "def"\n      ]'] * 514_906)
+    check_text(
+        b'{\n  "model": {\n    "vocab": {\n' + tokens + b'\n    },\n    "merges": [\n' + merges + b"\n    ]\n  }\n}",
+        "it",
+    )
+    with pytest.raises(FormatError, match=r"^it: it holds so many values .* indented"):
+        check_text(b"[" + b"[0,0]," * 514_906 + b"0]", "it")
