@@ -13,6 +13,7 @@ from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
 from ringlet.core.host_memory import HostMemory, host_bytes
+from ringlet.core.likeliest import Likeliest
 from ringlet.core.ring_cache import RingCache, RingLayout, RingMemory
 from ringlet.core.weights import ModelWeights
 
@@ -91,6 +92,13 @@ class Backend(ABC):
 
         Returns float32 (number of true `wants_logits`, d_vocab), in the batch's order. `run_step` tells the rings.
         """
+
+    def forward_likeliest(self, batch: Batch, count: int) -> Likeliest:
+        """The same, with the `count` likeliest tokens of each row listed, 1 ≤ count ≤ d_vocab; or with none listed.
+
+        A backend may leave it out. It serves decoding: what the samplers need is found where the logits are.
+        """
+        return Likeliest.of_all(self.forward(batch))
 
     def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """The same logits, and the hidden states of all tokens after the final norm: float32 (n, d_model).

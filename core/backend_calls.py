@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from ringlet.core.backend import Backend, MachineLimits
 from ringlet.core.batch import Batch
 from ringlet.core.checks import is_whole
 from ringlet.core.errors import PluginError, RingletError, fault_text
+from ringlet.core.likeliest import Likeliest
 from ringlet.core.ring_cache import RingCache, RingLayout, RingMemory
 
 Result = TypeVar("Result")
@@ -46,6 +48,58 @@ def forward(backend: Backend, batch: Batch) -> np.ndarray:
     return _checked_logits(backend, "forward", batch, logits)
 
 
+def forward_likeliest(backend: Backend, batch: Batch, count: int) -> Likeliest:
+    """The same logits, with what a backend lists of them checked; those of a plugin are checked when they are fetched,
+    too.
+    """
+    hook = "forward_likeliest"
+    if not _lists(backend):
+        return Likeliest.of_all(forward(backend, batch))
+    with np.errstate(all="ignore"):
+        found = _call(backend, hook, lambda: backend.forward_likeliest(batch, count))
+    if not isinstance(found, Likeliest):
+        raise fault(backend.label, hook, f"returned {type(found).__name__}, not a Likeliest")
+    if backend.origin is not None:
+        _check_listed(backend, hook, found, int(batch.wants_logits.sum()), count)
+        _check_rings(backend, hook, batch)
+        return replace(found, fetch=lambda row: _fetched(backend, hook, found, row))
+    return found
+
+
+def _lists(backend: Backend) -> bool:
+    """Whether it has a `forward_likeliest` of its own that belongs to its `forward`: a class that changes the one of
+    another's, or an object that does, is asked for that.
+    """
+    for names in (vars(backend), *(vars(cls) for cls in type(backend).__mro__ if cls is not Backend)):
+        if "forward_likeliest" in names:
+            return True
+        if "forward" in names:
+            return False
+    return False
+
+
+def _check_listed(backend: Backend, hook: str, found: Likeliest, rows: int, count: int) -> None:
+    d_vocab = backend.config.d_vocab
+    n = found.ids.shape[-1] if isinstance(found.ids, np.ndarray) and found.ids.ndim else 0
+    if n not in (0, count) or found.d_vocab != d_vocab:
+        raise fault(backend.label, hook, f"lists {n} of {found.d_vocab} tokens, not {count} of {d_vocab}, or none")
+    _checked_array(backend, hook, found.ids, (rows, n), np.int32)
+    _checked_array(backend, hook, found.values, (rows, n))
+    _check_numbers(backend, hook, found.values)
+    in_order = (np.diff(found.values) < 0) | ((np.diff(found.values) == 0) & (np.diff(found.ids) > 0))
+    if not in_order.all() or not ((found.ids >= 0) & (found.ids < d_vocab)).all():
+        raise fault(backend.label, hook, "lists ids out of order, or outside the vocabulary")
+
+
+def _fetched(backend: Backend, hook: str, found: Likeliest, row: int) -> np.ndarray:
+    logits = _call(backend, hook, lambda: found.fetch(row))
+    logits = _checked_array(backend, hook, logits, (backend.config.d_vocab,))
+    _check_numbers(backend, hook, logits)
+    if not np.array_equal(logits[found.ids[row]], found.values[row]):
+        raise fault(backend.label, hook, "lists other logits than those that it gives when all are fetched")
+    return logits
+
+
 def forward_with_hidden(backend: Backend, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """The same, with the hidden states: float32 (n, d_model)."""
     hook = "forward_with_hidden"
@@ -68,11 +122,13 @@ def _checked_logits(backend: Backend, hook: str, batch: Batch, logits: object) -
     return found
 
 
-def _checked_array(backend: Backend, hook: str, array: object, shape: tuple[int, int]) -> np.ndarray:
-    if isinstance(array, np.ndarray) and array.shape == shape and array.dtype == np.float32:
+def _checked_array(
+    backend: Backend, hook: str, array: object, shape: tuple[int, ...], dtype: type[np.generic] = np.float32
+) -> np.ndarray:
+    if isinstance(array, np.ndarray) and array.shape == shape and array.dtype == dtype:
         return np.asarray(array)  # of no class of its own
     found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-    raise fault(backend.label, hook, f"returned {found}, not float32 {shape}")
+    raise fault(backend.label, hook, f"returned {found}, not {np.dtype(dtype)} {shape}")
 
 
 def _check_numbers(backend: Backend, hook: str, logits: np.ndarray) -> None:

@@ -128,7 +128,7 @@ class Candidates:
         logits = np.asarray(logits, np.float32)
         if logits.shape != (len(self),):
             raise UnusableLogits(f"made logits of the shape {logits.shape}, not ({len(self)},)")
-        check_numbers(logits)
+        check_numbers(np.maximum.reduce(logits))
         if np.minimum.reduce(logits) == -np.inf:
             left = logits > -np.inf
             return Candidates(self.ids[left], logits[left], self.d_vocab)
@@ -211,9 +211,8 @@ class Candidates:
         return places[found], found
 
 
-def check_numbers(logits: np.ndarray) -> None:
-    """Raises UnusableLogits where there is NaN or +inf among them, or nothing but −inf."""
-    largest = float(np.maximum.reduce(logits))
+def check_numbers(largest: np.floating) -> None:
+    """Raises UnusableLogits where there is NaN or +inf among logits, or nothing but −inf. largest: NaN where any is."""
     if largest != largest or largest == np.inf:
         raise UnusableLogits(f"returned {'+inf' if largest == np.inf else 'NaN'}")
     if largest == -np.inf:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ringlet.core.likeliest import Logits
+
 if TYPE_CHECKING:
     from ringlet.core.config import ModelConfig
 
@@ -24,7 +26,7 @@ class SamplerContext:
     tokenizer: the model's `Tokenizer`; None in a chain that was made without one.
     end_ids: the ids of tokens that end a completion, (n,), ascending; empty where there is no tokenizer.
     model: the model's `ModelConfig` (sizes, context_length, recipe); None in a chain that was made without one.
-    raw_logits: float32 (d_vocab,), read-only: what the first sampler of the chain is given.
+    lent: what the first sampler of the chain is given; `raw_logits` for an array of it.
     """
 
     token_ids: np.ndarray
@@ -35,7 +37,14 @@ class SamplerContext:
     tokenizer: Any = None
     end_ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.intp))
     model: ModelConfig | None = None
-    raw_logits: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+    lent: Logits = field(default_factory=lambda: Logits.of_all(np.empty(0, np.float32)))
+
+    @property
+    def raw_logits(self) -> np.ndarray:
+        """float32 (d_vocab,), read-only: what the first sampler of the chain is given."""
+        logits = self.lent.all.view()
+        logits.flags.writeable = False
+        return logits
 
     @property
     def prompt_ids(self) -> np.ndarray:

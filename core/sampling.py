@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike
 from ringlet.core.candidates import Candidates, UnusableLogits
 from ringlet.core.checks import is_whole
 from ringlet.core.errors import RingletError
+from ringlet.core.likeliest import Logits
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.registration import defines
 from ringlet.core.sampler_calls import SamplerLink
@@ -77,7 +78,7 @@ class SamplerChain:
         with np.errstate(all="ignore"):
             self._links = [SamplerLink(step) for step in steps]
 
-    def process(self, logits: ArrayLike, token_ids: ArrayLike = ()) -> np.ndarray:
+    def process(self, logits: ArrayLike | Logits, token_ids: ArrayLike = ()) -> np.ndarray:
         """float32 (d_vocab,): what the chain would draw from; removed tokens are −inf.
 
         logits: any real numbers (d_vocab,), left as they are. token_ids: prompt and completion so far; how many came
@@ -90,7 +91,7 @@ class SamplerChain:
                     candidates = link.call(candidates, context)
         return candidates.dense()
 
-    def sample(self, logits: ArrayLike, token_ids: ArrayLike = ()) -> int:
+    def sample(self, logits: ArrayLike | Logits, token_ids: ArrayLike = ()) -> int:
         """The next token's id. Arguments as for `process`. Raises PluginError, naming the sampler that failed."""
         with np.errstate(all="ignore"):
             candidates, context = self._begin(logits, token_ids)
@@ -111,10 +112,10 @@ class SamplerChain:
         fork._links = [link.copy(shared) for link in self._links]
         return fork
 
-    def _begin(self, logits: ArrayLike, token_ids: ArrayLike) -> tuple[Candidates, SamplerContext]:
-        candidates = check_logits(logits)
-        ids, raw_logits = checked_ids(token_ids).view(), np.asarray(logits, np.float32).view()
-        ids.flags.writeable = raw_logits.flags.writeable = False
+    def _begin(self, logits: ArrayLike | Logits, token_ids: ArrayLike) -> tuple[Candidates, SamplerContext]:
+        lent = logits if isinstance(logits, Logits) else Logits.of_all(as_logits(logits))
+        candidates, ids = check_logits(lent), checked_ids(token_ids).view()
+        ids.flags.writeable = False
         if self._prompt_length is None:
             self._prompt_length = len(ids)
         step = max(0, len(ids) - self._prompt_length)
@@ -122,7 +123,7 @@ class SamplerChain:
         if len(end_ids) and end_ids[-1] >= d_vocab:  # a tokenizer may know more tokens than the model
             end_ids = end_ids[end_ids < d_vocab]
         context = SamplerContext(
-            ids, self._prompt_length, step, d_vocab, self._rng, self._tokenizer, end_ids, self._model, raw_logits
+            ids, self._prompt_length, step, d_vocab, self._rng, self._tokenizer, end_ids, self._model, lent
         )
         return candidates, context
 
@@ -141,21 +142,26 @@ def check_seed(seed: int | None) -> None:
         raise RingletError(f"seed is {seed!r}: a whole number from 0 to {LARGEST_SEED} is needed")
 
 
-def check_logits(logits: ArrayLike) -> WholeVocabulary:
-    """A model's logits as candidates; they are neither copied nor changed where they are float32 already.
-
-    Raises RingletError where there is nothing to draw from: NaN, +inf, or −inf for every token.
-    """
+def as_logits(logits: ArrayLike) -> np.ndarray:
+    """float32 (d_vocab,), not copied where they are float32 already. Raises RingletError for what is no such row."""
     try:
         values = np.asarray(logits, np.float32)
     except (TypeError, ValueError):
         raise RingletError("logits are no numbers: an array of the shape (d_vocab,) is needed") from None
     if values.ndim != 1 or not values.size:
         raise RingletError(f"logits have the shape {values.shape}: (d_vocab,) is needed")
+    return values
+
+
+def check_logits(logits: Logits | np.ndarray) -> WholeVocabulary:
+    """A model's logits, float32 (d_vocab,), as candidates; they are neither copied nor changed.
+
+    Raises RingletError where there is nothing to draw from: NaN, +inf, or −inf for every token.
+    """
     try:
-        return WholeVocabulary(values)
+        return WholeVocabulary(logits)
     except UnusableLogits:
-        largest = values.max()  # NaN where any is
+        largest = logits.largest if isinstance(logits, Logits) else logits.max()  # NaN where any is
     if largest == -np.inf:
         raise RingletError("every token is removed (all logits are −inf): nothing can be drawn")
     raise RingletError(f"the logits hold {'NaN' if np.isnan(largest) else '+inf'}: the model or its file is broken")
@@ -177,4 +183,4 @@ def checked_ids(token_ids: ArrayLike) -> np.ndarray:
 
 def draw(logits: np.ndarray, rng: np.random.Generator) -> int:
     """One id from softmax(logits), float32 (d_vocab,): see `Candidates.draw`."""
-    return check_logits(logits).draw(rng)
+    return check_logits(as_logits(logits)).draw(rng)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ringlet.core.backend import Backend
-from ringlet.core.backend_calls import forward, forward_with_hidden
+from ringlet.core.backend_calls import forward, forward_likeliest, forward_with_hidden
 from ringlet.core.batch import Batch
+from ringlet.core.likeliest import LISTED, Logits
 from ringlet.core.ring_cache import RingCache
 
 
@@ -26,6 +27,18 @@ def run_step(backend: Backend, parts: Sequence[tuple[RingCache, Sequence[int], s
     logits = forward(backend, batch)
     batch.commit()
     return logits
+
+
+def run_step_for_likeliest(
+    backend: Backend, parts: Sequence[tuple[RingCache, Sequence[int], str]], count: int = LISTED
+) -> list[Logits]:
+    """The same logits, of which the `count` likeliest may be listed and the others brought when they are asked for."""
+    if not parts:
+        return []
+    batch = Batch.of(parts, backend.config.d_vocab)
+    found = forward_likeliest(backend, batch, min(count, backend.config.d_vocab))
+    batch.commit()
+    return found.rows()
 
 
 def run_step_with_hidden(

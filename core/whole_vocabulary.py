@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ringlet.core.candidates import Candidates, check_numbers, distinct_ids, exponentials, rounded_up
-from ringlet.core.largest import FEW, column_maxima, places_from, places_of_largest
+from ringlet.core.largest import FEW, places_from, places_of_largest
+from ringlet.core.likeliest import Logits
 
 NO_IDS, NO_LOGITS = np.empty(0, np.intp), np.empty(0, np.float32)
 
@@ -17,23 +18,22 @@ NO_IDS, NO_LOGITS = np.empty(0, np.intp), np.empty(0, np.float32)
 class WholeVocabulary(Candidates):
     """All tokens; a logit of −∞ counts as removed.
 
-    The logits, float32 (d_vocab,), are lent, and neither copied nor changed: one pass over them serves the check and
-    the search for the largest, and the tokens that were given other logits are kept beside them. What Candidates
-    promises of `ids` and `logits` is made when it is asked for; samplers that narrow do without.
+    The logits are lent, and neither copied nor changed: what narrows looks at those that are listed, or else makes one
+    pass over all, and the tokens that were given other logits are kept beside them. What Candidates promises of `ids`
+    and `logits` is made when it is asked for; samplers that narrow do without.
     """
 
     def __init__(
-        self,
-        logits: np.ndarray,
-        maxima: np.ndarray | None = None,
-        changed_ids: np.ndarray = NO_IDS,
-        changed: np.ndarray = NO_LOGITS,
+        self, lent: Logits | np.ndarray, changed_ids: np.ndarray = NO_IDS, changed: np.ndarray = NO_LOGITS
     ) -> None:
-        """Plainly of logits alone. changed_ids: ascending, those whose logits are `changed` and not what was lent."""
-        if maxima is None:
-            maxima = column_maxima(logits)
-            check_numbers(maxima)
-        self._lent, self._maxima, self.d_vocab = logits, maxima, len(logits)
+        """Plainly of logits alone, float32 (d_vocab,) if an array. changed_ids: ascending, those whose logits are
+        `changed` and not what was lent.
+        """
+        if isinstance(lent, np.ndarray):
+            lent = Logits.of_all(lent)
+        if not len(changed):
+            check_numbers(lent.largest)
+        self._row, self.d_vocab = lent, lent.d_vocab
         self._changed_ids, self._changed = changed_ids, changed
 
     @cached_property
@@ -48,9 +48,17 @@ class WholeVocabulary(Candidates):
         logits.flags.writeable = False
         return logits
 
+    @property
+    def _lent(self) -> np.ndarray:
+        return self._row.all
+
     @cached_property
     def _all_logits(self) -> np.ndarray:
         return self.dense() if len(self._changed) else self._lent
+
+    @cached_property
+    def largest(self) -> np.float32:
+        return self.top(1).logits[0] if len(self._changed) else np.float32(self._row.largest)
 
     @cached_property
     def _left(self) -> np.ndarray | None:
@@ -79,13 +87,23 @@ class WholeVocabulary(Candidates):
         n_changed = len(self._changed)
         if k >= self.d_vocab:
             return Candidates(self.ids, self.logits, self.d_vocab) if n_changed else self
-        if n_changed > len(self._maxima) // 4:
+        if k <= len(self._row.ids):
+            ids, values = self._unchanged_of_listed()
+            if k <= len(ids) and values[k - 1] > -np.inf:
+                return self._with_changed(ids[:k], values[:k], values[k - 1]).top(k)
+        maxima = self._row.maxima
+        if n_changed > len(maxima) // 4:
             return WholeVocabulary(self.dense()).top(k)
         # Of those that are as they were lent, the k largest are among the k + n_changed largest of all.
-        return self._from_places(places_of_largest(self._lent, self._maxima, k + n_changed)).top(k)
+        return self._from_places(places_of_largest(self._lent, maxima, k + n_changed)).top(k)
 
     def at_least(self, border: float | np.floating) -> Candidates:
-        return self._from_places(places_from(self._lent, self._maxima, rounded_up(border)), rounded_up(border))
+        border = rounded_up(border)
+        if len(self._row.values) and self._row.values[-1] < border:
+            ids, values = self._unchanged_of_listed()
+            n = int(np.count_nonzero(values >= border))
+            return self._with_changed(ids[:n], values[:n], border)
+        return self._from_places(places_from(self._lent, self._row.maxima, border), border)
 
     def _likeliest_reaching(self, needed: float) -> Candidates:
         count = FEW
@@ -109,9 +127,10 @@ class WholeVocabulary(Candidates):
         after = np.asarray(function(before), np.float32)
         after = np.where(before > -np.inf, after, before)
         all_logits[places] = after
-        changed = WholeVocabulary(self._lent, self._maxima, all_ids, all_logits)
-        if not np.maximum.reduce(after) < np.inf:
-            check_numbers(after)
+        changed = WholeVocabulary(self._row, all_ids, all_logits)
+        largest = np.maximum.reduce(after)
+        if not largest < np.inf:
+            check_numbers(largest)
         if np.minimum.reduce(after) == -np.inf:
             changed.top(1)  # one at least is left
         return changed
@@ -133,16 +152,29 @@ class WholeVocabulary(Candidates):
         dense[self._changed_ids] = self._changed
         return dense
 
+    def _unchanged_of_listed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Those listed that are as they were lent, with their logits; still in the order of the list."""
+        ids, values = self._row.ids, self._row.values
+        if not len(self._changed):
+            return ids, values
+        unchanged = self._changed_ids[self._changed_places(ids)] != ids
+        return ids[unchanged], values[unchanged]
+
     def _from_places(self, ids: np.ndarray, border: np.float32 | float = -np.inf) -> Candidates:
         """Those of the ids, ascending, that are as they were lent, and of the changed those from the border on."""
         logits = self._lent[ids]
         if not len(self._changed):
             return Candidates(ids, logits, self.d_vocab)
         unchanged = self._changed_ids[self._changed_places(ids)] != ids
-        ids = np.concatenate([ids[unchanged], self._changed_ids])
-        logits = np.concatenate([logits[unchanged], self._changed])
+        return self._with_changed(ids[unchanged], logits[unchanged], border)
+
+    def _with_changed(self, ids: np.ndarray, logits: np.ndarray, border: np.floating | float) -> Candidates:
+        """Unchanged tokens, in any order, from the border on, and the changed ones from there on; −inf nowhere."""
+        if len(self._changed):
+            near = ((self._changed >= border) & (self._changed > -np.inf)).nonzero()[0]
+            ids = np.concatenate([ids, self._changed_ids[near]])
+            logits = np.concatenate([logits, self._changed[near]])
         order = ids.argsort()
-        order = order[(logits[order] >= border) & (logits[order] > -np.inf)]
         return Candidates(ids[order], logits[order], self.d_vocab)
 
     def _logits_of(self, ids: np.ndarray) -> np.ndarray:

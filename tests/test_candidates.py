@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ringlet.core.candidates import Candidates, UnusableLogits, distinct_ids
 from ringlet.core.largest import column_maxima, kth_largest, places_of_largest
+from ringlet.core.likeliest import Logits
 from ringlet.core.whole_vocabulary import WholeVocabulary
 
 INFINITY = np.float32(np.inf)
@@ -57,10 +58,16 @@ def test_nan_and_infinity_show_in_the_maxima():
                 assert not np.isfinite(column_maxima(values)).all()
 
 
-def both_kinds(values: np.ndarray) -> tuple[Candidates, Candidates]:
-    """The same as a chain begins with it, and as what is left of it."""
+def listed(values: np.ndarray, count: int = 64) -> Logits:
+    """Logits of which a backend has listed the likeliest."""
+    likeliest = np.lexsort((-values, ~np.isnan(values)))[: min(count, len(values))]
+    return Logits(likeliest.astype(np.int32), values[likeliest], len(values), lambda: values)
+
+
+def all_kinds(values: np.ndarray) -> tuple[Candidates, Candidates, Candidates]:
+    """The same as a chain begins with it, with nothing listed or the likeliest; and as what is left of it."""
     ids = np.flatnonzero(values > -np.inf)
-    return WholeVocabulary(values), Candidates(ids, values[ids], len(values))
+    return WholeVocabulary(values), WholeVocabulary(listed(values)), Candidates(ids, values[ids], len(values))
 
 
 def assert_is(candidates: Candidates, dense: np.ndarray) -> None:
@@ -80,44 +87,74 @@ def assert_is(candidates: Candidates, dense: np.ndarray) -> None:
 @given(some_arrays, st.data())
 def test_whatever_is_done_in_a_row(values, data):
     """The operations in any order on both kinds, beside the same on a plain array."""
-    whole, plain = both_kinds(values)
+    kinds = all_kinds(values)
     dense = values.copy()
     for _ in range(data.draw(st.integers(1, 4))):
-        step = data.draw(st.sampled_from(["top", "change", "lower", "remove", "only", "keep", "with_logits"]))
+        step = data.draw(
+            st.sampled_from(["top", "change", "lower", "remove", "only", "keep", "at_least", "with_logits"])
+        )
         left = np.flatnonzero(dense > -np.inf)
         if step == "top":
             k = data.draw(st.sampled_from([1, 2, 40, 700, len(dense)]))
-            whole, plain = whole.top(k), plain.top(k)
+            kinds = [each.top(k) for each in kinds]
             order = left[np.argsort(-dense[left], kind="stable")]
             dense = naive.kept(dense, order[:k])
         elif step in ("change", "lower"):
-            ids = distinct_ids(np.random.default_rng(len(left)).integers(0, len(dense), 50), len(dense))
+            few = distinct_ids(np.random.default_rng(len(left)).integers(0, len(dense), 50), len(dense))
+            ids = data.draw(st.sampled_from([few, np.sort(left[np.argsort(-dense[left])[:30]])]))
             shift = np.float32(-1.5 if step == "lower" else 40)
-            whole, plain = (c.change(ids, lambda logits, shift=shift: logits + shift) for c in (whole, plain))
+            kinds = [each.change(ids, lambda logits, shift=shift: logits + shift) for each in kinds]
             dense[ids] += shift
         elif step == "remove" and len(left) > 1:
             ids = [*left[1::2].tolist(), *left[1:2].tolist(), -4, len(dense)]
-            whole, plain = whole.remove(ids), plain.remove(ids)
+            kinds = [each.remove(ids) for each in kinds]
             dense[left[1::2]] = -np.inf
         elif step == "only":
             ids = [*left[::3].tolist()[::-1], 10**9]
-            whole, plain = whole.only(ids), plain.only(ids)
+            kinds = [each.only(ids) for each in kinds]
             dense = naive.kept(dense, left[::3])
         elif step == "keep":
             which = dense[left] >= np.median(dense[left])
-            whole, plain = whole.keep(which), plain.keep(np.flatnonzero(which))
+            kinds = [each.keep(np.flatnonzero(which) if each is kinds[-1] else which) for each in kinds]
             dense = naive.kept(dense, left[which])
+        elif step == "at_least":
+            border = data.draw(st.sampled_from([dense.max(), dense.max() - 1, dense.max() - 9, np.median(dense[left])]))
+            kinds = [each.at_least(border) for each in kinds]
+            dense = naive.kept(dense, left[dense[left] >= border])
         elif step == "with_logits":
-            whole, plain = (c.with_logits(c.logits / np.float32(2)) for c in (whole, plain))
+            kinds = [each.with_logits(each.logits / np.float32(2)) for each in kinds]
             dense[left] /= np.float32(2)
-    assert_is(whole, dense)
-    assert_is(plain, dense)
+        assert {float(each.largest) for each in kinds} == {float(dense.max())}
+    for each in kinds:
+        assert_is(each, dense)
+
+
+def test_what_is_listed_is_not_looked_for():
+    """Top-k, and what it leaves, of a list: nobody asks for all the logits, even where some of the list are lowered."""
+    values = np.random.default_rng(0).normal(0, 3, 5000).astype(np.float32)
+    lent = listed(values, 256)
+    asked = Logits(lent.ids, lent.values, 5000, lambda: pytest.fail("all logits were asked for"))
+    assert (
+        WholeVocabulary(asked).top(40).nucleus(0.9).ids.tolist()
+        == WholeVocabulary(values).top(40).nucleus(0.9).ids.tolist()
+    )
+    assert (
+        WholeVocabulary(asked).at_least(values.max() - 2).ids.tolist()
+        == np.flatnonzero(values >= values.max() - 2).tolist()
+    )
+    assert asked.without(lent.ids[:7]).ids.tolist() == lent.ids[7:].tolist()
+
+    fetched = Logits(lent.ids, lent.values, 5000, lambda: values)
+    lowered = WholeVocabulary(fetched).change(np.sort(lent.ids[:200]), lambda logits: logits - 5)
+    expected = values.copy()
+    expected[lent.ids[:200]] -= 5
+    assert lowered.top(40).ids.tolist() == np.sort(np.argsort(-expected, kind="stable")[:40]).tolist()
 
 
 def test_nothing_is_changed_that_was_made_before():
     values = np.arange(5000, dtype=np.float32)
     lent = values.copy()
-    for candidates in both_kinds(values):
+    for candidates in all_kinds(values):
         dense = candidates.dense()
         first = candidates.change(np.array([7, 9]), lambda logits: logits * 0)
         second = first.change(np.array([7, 4999]), lambda logits: logits - 1e6)
@@ -139,14 +176,15 @@ def test_logits_that_cannot_be_drawn_from():
         ([-np.inf] * 3, "removed every token"),
     ):
         bad = np.array(values, np.float32)
-        with pytest.raises(UnusableLogits, match=message):
-            WholeVocabulary(bad)
-        for candidates in both_kinds(np.zeros(3, np.float32)):
+        for lent in (bad, listed(bad)):
+            with pytest.raises(UnusableLogits, match=message):
+                WholeVocabulary(lent)
+        for candidates in all_kinds(np.zeros(3, np.float32)):
             with pytest.raises(UnusableLogits, match=message):
                 candidates.with_logits(bad)
             with pytest.raises(UnusableLogits, match=message):
                 candidates.change(ids, lambda logits, bad=bad: bad)
-    for candidates in both_kinds(np.zeros(3, np.float32)):
+    for candidates in all_kinds(np.zeros(3, np.float32)):
         for remove in (lambda c: c.remove([0, 1, 2]), lambda c: c.only([7]), lambda c: c.keep(np.zeros(3, bool))):
             with pytest.raises(UnusableLogits, match="removed every token"):
                 remove(candidates)
@@ -201,6 +239,6 @@ def test_a_draw_inverts_the_cumulative_sum(size):
 def test_probabilities():
     for size in (5, 20_000):
         logits = np.random.default_rng(1).normal(0, 3, size).astype(np.float32)
-        for candidates in both_kinds(logits):
+        for candidates in all_kinds(logits):
             assert np.allclose(candidates.probabilities, naive.softmax(logits), rtol=2e-6)
             assert candidates.weights.max() == 1

@@ -22,6 +22,7 @@ from ringlet.core.generation.logprobs import LogprobsOf, likeliest, log_normalis
 from ringlet.core.generation.strategy import Branch, Computed, Decoding, Group, Strategy, Tools, check_searcher
 from ringlet.core.generation.text_tree import Node, common_ancestor
 from ringlet.core.generation.transcript import Transcript, nothing_yet
+from ringlet.core.likeliest import Logits
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerChain, check_logits
 from ringlet.core.token_list import TokenList
@@ -142,7 +143,7 @@ class BeamDecoding(Decoding):
         for transcript in self._transcripts:
             transcript.prompt_is_done()
 
-    def _best_extensions(self, rows: dict[Branch, np.ndarray]) -> list[Extension]:
+    def _best_extensions(self, rows: dict[Branch, Logits]) -> list[Extension]:
         """The best first, so many that `beams` of them do not end with an end token."""
         count = max(2, 1 + len(self._eos_ids)) * self._search.beams
         beams, ids, scores = list[Beam](), list[int](), list[np.ndarray]()
@@ -157,20 +158,20 @@ class BeamDecoding(Decoding):
         listed = self._listed({beams[at] for at in best}, rows)
         return [Extension.of(beams[at], ids[at], float(all_scores[at]), listed) for at in best]
 
-    def _logits_of(self, beam: Beam, raw: np.ndarray) -> np.ndarray:
+    def _logits_of(self, beam: Beam, raw: Logits) -> np.ndarray:
         """float32 (d_vocab,), whose softmax the next token comes from: what a chain leaves of the log-softmax."""
-        logits = self._tools.drawable(raw)
+        logits = self._tools.drawable(raw).all
         check_logits(logits)
         if beam.chain is None:
             return logits
         return beam.chain.process(logits - np.float32(log_normaliser(logits)), beam.tokens.ids)
 
-    def _listed(self, beams: set[Beam], rows: dict[Branch, np.ndarray]) -> dict[Beam, LogprobsOf]:
+    def _listed(self, beams: set[Beam], rows: dict[Branch, Logits]) -> dict[Beam, LogprobsOf]:
         """What the rows of these beams say, where that is asked for."""
         count = self._options.listed
         if count is None:
             return {}
-        return {beam: LogprobsOf(rows[beam.branch], count, self._tools.tokenizer) for beam in beams}
+        return {beam: LogprobsOf(rows[beam.branch].all, count, self._tools.tokenizer) for beam in beams}
 
     def _ends(self, node: Node) -> bool:
         """Whether the text ends with this token."""

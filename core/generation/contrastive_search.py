@@ -23,6 +23,7 @@ from ringlet.core.errors import RingletError
 from ringlet.core.generation.logprobs import LogprobsOf, likeliest, log_normaliser
 from ringlet.core.generation.strategy import Branch, Computed, Decoding, Group, Strategy, Tools, check_searcher
 from ringlet.core.generation.transcript import Transcript
+from ringlet.core.likeliest import Logits
 from ringlet.core.parameters import Parameter
 from ringlet.core.token_list import TokenList
 
@@ -148,12 +149,12 @@ class ContrastiveDecoding(Decoding):
                 self._tools.rings.give_back(branch.ring)
         return chunk
 
-    def _try_after(self, branch: Branch, raw: np.ndarray) -> None:
+    def _try_after(self, branch: Branch, raw: Logits) -> None:
         """Make the likeliest tokens after a branch the candidates, the first of them in its own ring."""
         logits = self._chain.process(self._tools.drawable(raw), self._tokens.ids)
         listed = None
         if self._options.listed is not None:
-            listed = LogprobsOf(raw, self._options.listed, self._tools.tokenizer)
+            listed = LogprobsOf(raw.all, self._options.listed, self._tools.tokenizer)
         normaliser = log_normaliser(logits)
         candidates = []
         for place, token_id in enumerate(likeliest(logits, self._search.top_k).tolist()):

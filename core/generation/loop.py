@@ -16,8 +16,9 @@ from ringlet.core.generation.request import Request
 from ringlet.core.generation.ring_pool import RingPool
 from ringlet.core.generation.strategy import LARGEST_CROWD, Branch, Computed, Decoding, Group, Tools
 from ringlet.core.generation.transcript import nothing_drawn
+from ringlet.core.likeliest import Logits
 from ringlet.core.ring_cache import RingCache, RingLayout
-from ringlet.core.step import run_step, run_step_with_hidden
+from ringlet.core.step import run_step_for_likeliest, run_step_with_hidden
 
 CHUNKS_A_STEP = 4  # tokens in one step at most, in chunks
 
@@ -81,7 +82,7 @@ class Generation:
             self._prompts[branch] = state
             self._running.append(decoding)
             if state.logits is not None:
-                yield from self._advance(decoding, [Computed(branch, state.logits)])
+                yield from self._advance(decoding, [Computed(branch, Logits.of_all(state.logits))])
 
     def _crowd(self) -> int:
         return sum(decoding.n_rings for decoding in self._running)
@@ -106,10 +107,10 @@ class Generation:
         """Compute the parts; of a branch whose last pending id is among them, the logits after it."""
         packed = [(branch.ring, ids, "none" if branch.pending else "last") for branch, ids in parts]
         if not self._needs_hidden:
-            rows = iter(run_step(self._backend, packed))
+            rows = iter(run_step_for_likeliest(self._backend, packed))
             return {branch: Computed(branch, None if branch.pending else next(rows)) for branch, _ in parts}
         logits, hidden = run_step_with_hidden(self._backend, packed)
-        rows, computed, at = iter(logits), {}, 0
+        rows, computed, at = iter(map(Logits.of_all, logits)), {}, 0
         for branch, ids in parts:
             mine = hidden[at : at + len(ids)]
             computed[branch] = Computed(branch, None if branch.pending else next(rows), mine)
@@ -120,7 +121,7 @@ class Generation:
         """Let a group choose, and let it go when it is finished."""
         for part in computed:
             if part.logits is not None and part.branch in self._prompts:
-                self._prompts.pop(part.branch).logits = part.logits.copy()
+                self._prompts.pop(part.branch).logits = part.logits.all.copy()
         yield from decoding.advance(computed)
         if not decoding.branches:
             self._running.remove(decoding)

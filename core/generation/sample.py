@@ -7,14 +7,13 @@ from collections.abc import Sequence as SequenceOf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ringlet.core.completion import Chunk
 from ringlet.core.defaults import DEFAULT_SAMPLER
 from ringlet.core.errors import RingletError
 from ringlet.core.generation.logprobs import LogprobsOf
 from ringlet.core.generation.strategy import LARGEST_CROWD, Branch, Computed, Decoding, Group, Strategy, Tools
 from ringlet.core.generation.transcript import Transcript
+from ringlet.core.likeliest import Logits
 from ringlet.core.token_list import TokenList
 
 if TYPE_CHECKING:
@@ -105,15 +104,15 @@ class Sequence:
     def n_drawn(self) -> int:
         return self._tokens.n_drawn
 
-    def draw(self, raw: np.ndarray, drawable: np.ndarray) -> Chunk:
+    def draw(self, raw: Logits, drawable: Logits) -> Chunk:
         """Draw the next token, and say what it brings.
 
-        raw: the model's logits, float32 (d_vocab,). drawable: the same without ids that are never drawn.
+        raw: the model's logits. drawable: the same without ids that are never drawn.
         """
         token_id = self._chain.sample(drawable, self._tokens.ids)
         logprobs = None
         if self._n_logprobs is not None:
-            logprobs = LogprobsOf(raw, self._n_logprobs, self._tokenizer).of(token_id)
+            logprobs = LogprobsOf(raw.all, self._n_logprobs, self._tokenizer).of(token_id)
         self._tokens.append(token_id)
         self.branch.pending = [token_id]
         return self.transcript.push(token_id, logprobs, is_limit=self.n_drawn >= self._limit)

@@ -17,6 +17,7 @@ from ringlet.core.completion import Chunk
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
 from ringlet.core.generation.ring_pool import RingPool
+from ringlet.core.likeliest import Logits
 from ringlet.core.registration import defines
 from ringlet.core.ring_cache import RingCache
 from ringlet.core.sampling import SamplerChain
@@ -40,12 +41,12 @@ class Branch:
 class Computed:
     """What one step has computed of a branch.
 
-    logits: float32 (d_vocab,) after its last pending id, the model's own; None while some are still pending.
+    logits: those after its last pending id, the model's own; None while some are still pending.
     hidden: float32 (n, d_model), the hidden states of this step's n tokens, where the strategy needs them.
     """
 
     branch: Branch
-    logits: np.ndarray | None
+    logits: Logits | None
     hidden: np.ndarray | None = None
 
 
@@ -76,13 +77,9 @@ class Tools:
         """The samplers of one completion, with its randomness."""
         return SamplerChain(options.sampler, options.seed_sequence(completion), self.tokenizer, model=self.config)
 
-    def drawable(self, logits: np.ndarray) -> np.ndarray:
-        """The logits without ids that have no token; the same array where there are none."""
-        if not len(self.removed_ids):
-            return logits
-        logits = logits.copy()
-        logits[self.removed_ids] = -np.inf
-        return logits
+    def drawable(self, logits: Logits) -> Logits:
+        """The logits without ids that have no token."""
+        return logits.without(self.removed_ids)
 
 
 class Decoding(ABC):
