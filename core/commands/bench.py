@@ -6,24 +6,36 @@ from typing import Any
 
 import click
 
-from ringlet.core.commands.options import json_option, loading_options, open_pipeline
+from ringlet.core.commands.options import command, json_option, loading_options, open_pipeline, option
+from ringlet.core.terminal.command import OWN
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import passing_lines, print_json, print_lines
 
 
-@click.command(
+@command(
+    short_help="Measure how fast a model runs here.",
     epilog="""\b
     Examples:
       ringlet bench --model model.gguf --depth 0,1024,4096
       ringlet bench --model model.gguf --prompt 0 --batch 1,8 --threads 2 --json
-    """
+    """,
 )
+@option(
+    OWN,
+    "--prompt",
+    type=int,
+    metavar="N",
+    default=512,
+    show_default=True,
+    help="Tokens of a prompt; 0: do not measure that.",
+)
+@option(
+    OWN, "--generate", type=int, metavar="N", default=64, show_default=True, help="Tokens to generate; 0: as above."
+)
+@option(OWN, "--depth", metavar="N,N…", default="0", show_default=True, help="Tokens that a ring holds already.")
+@option(OWN, "--batch", metavar="N,N…", default="1", show_default=True, help="Sequences computed together.")
+@option(OWN, "--repeat", type=int, metavar="N", default=5, show_default=True, help="How often to measure each test.")
 @loading_options
-@click.option("--prompt", type=int, default=512, show_default=True, help="Tokens of a prompt; 0: do not measure that.")
-@click.option("--generate", type=int, default=64, show_default=True, help="Tokens to generate; 0: as above.")
-@click.option("--depth", metavar="N,N…", default="0", show_default=True, help="Tokens that a ring holds already.")
-@click.option("--batch", metavar="N,N…", default="1", show_default=True, help="Sequences computed together.")
-@click.option("--repeat", type=int, default=5, show_default=True, help="How often to measure each test.")
 @json_option
 @click.pass_obj
 def bench(

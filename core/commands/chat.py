@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ringlet.core.commands.options import loading_options, open_pipeline, options, ring_options, verbose_option
+from ringlet.core.commands.options import (
+    command,
+    loading_options,
+    open_pipeline,
+    option,
+    options,
+    ring_options,
+    verbose_option,
+)
 from ringlet.core.defaults import DEFAULT_SAMPLER
+from ringlet.core.terminal.command import SAMPLING, TEXT
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import read_text_file, remark
 
@@ -19,8 +28,9 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 20  # of a template in a file
 SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 template_options = options(
-    click.option("--system", metavar="TEXT", help="What the model is told before the conversation."),
-    click.option(
+    option(TEXT, "--system", metavar="TEXT", help="What the model is told before the conversation."),
+    option(
+        TEXT,
         "--template",
         metavar="TEMPLATE",
         help="A chat template instead of the model's own: a file, a Jinja text, or the name of another of the model's.",
@@ -28,28 +38,42 @@ template_options = options(
 )
 
 
-@click.command(
+@command(
+    short_help="Talk with a model.",
     epilog="""\b
     Examples:
       ringlet chat --model model.gguf
       ringlet chat --model org/name --system "Answer in one sentence." --context 8192
       ringlet chat --template poet.jinja --max-tokens 64
       echo "Who was Li Bai?" | ringlet chat --model model.gguf
-    """
+    """,
 )
 @loading_options
-@ring_options
 @template_options
-@click.option(
+@option(
+    TEXT,
+    "--max-tokens",
+    type=int,
+    metavar="N",
+    help="Tokens of an answer at most.  [default: as many as the context has]",
+)
+@option(TEXT, "--stop", multiple=True, metavar="TEXT", help="End an answer before this text; may be repeated.")
+@option(
+    SAMPLING,
     "--sampler",
     metavar="SPEC",
     default=DEFAULT_SAMPLER,
     show_default=True,
     help="A chain of samplers, as for generate.",
 )
-@click.option("--seed", type=int, help="The same seed gives the same answers.  [default: another each time]")
-@click.option("--max-tokens", type=int, help="Tokens of an answer at most.  [default: as many as the context has]")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End an answer before this text; may be repeated.")
+@option(
+    SAMPLING,
+    "--seed",
+    type=int,
+    metavar="N",
+    help="The same seed gives the same answers.  [default: another each time]",
+)
+@ring_options
 @verbose_option
 @click.pass_obj
 def chat(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import click
 
+from ringlet.core.commands.options import command
+
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(epilog='\b\nExample, for bash:\n  eval "$(ringlet completion bash)"')
+@command(
+    short_help="Print the script that completes commands in your shell.",
+    epilog='\b\nExample, for bash:\n  eval "$(ringlet completion bash)"',
+)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 import click
 
 from ringlet.core.commands.options import (
+    command,
     json_option,
     loading_options,
     open_pipeline,
+    option,
     parse_special_option,
     ring_options,
 )
+from ringlet.core.terminal.command import OWN
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import passing_lines, print_json, print_lines, read_text_argument, remark
 from ringlet.core.terminal.files import check_writable, write_text_file
@@ -20,7 +23,8 @@ from ringlet.core.terminal.files import check_writable, write_text_file
 REFERENCE = "numpy"  # the backend that tells of its arrays
 
 
-@click.command(
+@command(
+    short_help="Show attention at work, number by number.",
     epilog="""\b
     Examples:
       ringlet explain "我爱你"
@@ -30,17 +34,25 @@ REFERENCE = "numpy"  # the backend that tells of its arrays
       ringlet explain "我爱你" --layer 2 --head 1 --svg attention.svg
       ringlet explain --softmax
       ringlet explain --scaling --svg scaling.svg
-    """
+    """,
 )
 @click.argument("prompt", required=False)
-@click.option("--layer", type=int, default=0, show_default=True, help="Which layer; -1: the last.")
-@click.option("--head", type=int, default=0, show_default=True, help="Which of its heads; -1: the last.")
-@click.option("--token", type=int, default=-1, show_default=True, help="Which token asks; -1: the last.")
-@click.option("--max-tokens", type=int, default=0, show_default=True, help="Tokens to draw first, the likeliest.")
-@click.option("--softmax", is_flag=True, help="Why √d_k: how sharp α is with the scale, and without.")
-@click.option("--scaling", is_flag=True, help="What a token costs as the text grows, measured here.")
-@click.option("--svg", metavar="FILE", help="Draw the step of attention; with --scaling, that.")
-@click.option("--html", metavar="FILE", help="A page to look at in a browser: all layers, heads and steps.")
+@option(OWN, "--layer", type=int, metavar="N", default=0, show_default=True, help="Which layer; -1: the last.")
+@option(OWN, "--head", type=int, metavar="N", default=0, show_default=True, help="Which of its heads; -1: the last.")
+@option(OWN, "--token", type=int, metavar="N", default=-1, show_default=True, help="Which token asks; -1: the last.")
+@option(
+    OWN,
+    "--max-tokens",
+    type=int,
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Tokens to draw first, the likeliest.",
+)
+@option(OWN, "--softmax", is_flag=True, help="Why √d_k: how sharp α is with the scale, and without.")
+@option(OWN, "--scaling", is_flag=True, help="What a token costs as the text grows, measured here.")
+@option(OWN, "--svg", metavar="FILE", help="Draw the step of attention; with --scaling, that.")
+@option(OWN, "--html", metavar="FILE", help="A page to look at in a browser: all layers, heads and steps.")
 @parse_special_option
 @loading_options
 @ring_options

@@ -11,15 +11,18 @@ import click
 
 from ringlet.core.commands.chat import chat_format, template_options
 from ringlet.core.commands.options import (
+    command,
     json_option,
     loading_options,
     open_pipeline,
+    option,
     parse_special_option,
     ring_options,
     verbose_option,
 )
 from ringlet.core.defaults import DEFAULT_SAMPLER, MAX_TOKENS, SAMPLE
 from ringlet.core.errors import RingletError
+from ringlet.core.terminal.command import OUTPUT, RING, SAMPLING, TEXT
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_chunks, print_json, read_text_argument, remark, warn
 from ringlet.core.terminal.files import check_writable
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 
 
-@click.command(
+@command(
+    short_help="Complete a text.",
     epilog="""\b
     Examples:
       ringlet generate "《静夜思》" --seed 7
@@ -42,42 +46,54 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
       ringlet generate "《春望》" --strategy "beam_search(beams=8)" --n 3
       ringlet generate "Who was Li Bai?" --chat --model model.gguf
       ringlet generate "Alice, as JSON: " --model model.gguf --json-schema person.json
-    """
+    """,
 )
 @click.argument("prompt")
 @loading_options
-@ring_options
-@click.option(
+@option(
+    TEXT,
+    "--max-tokens",
+    type=int,
+    metavar="N",
+    default=MAX_TOKENS,
+    show_default=True,
+    help="Tokens to generate at most.",
+)
+@option(TEXT, "--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
+@option(TEXT, "--ignore-eos", is_flag=True, help="Go on after the model's end token.")
+@option(TEXT, "--chat", is_flag=True, help="PROMPT is a message, put into the model's chat template.")
+@template_options
+@parse_special_option
+@option(
+    SAMPLING,
     "--sampler",
     metavar="SPEC",
     help="A chain of samplers, left to right: name, name=value or name(parameter=value), with commas between, "
     'as in "min_p=0.1,temperature(temperature=1.2)". See: ringlet plugins list.  '
     f"[default: {DEFAULT_SAMPLER}]",
 )
-@click.option(
+@option(
+    SAMPLING,
     "--strategy",
     metavar="SPEC",
     default=SAMPLE,
     show_default=True,
     help='How tokens are chosen: sample, "beam_search(beams=4)" or "contrastive_search(top_k=4)".',
 )
-@click.option("--json-schema", metavar="FILE", help="The completion is JSON that obeys this schema.")
-@click.option("--regex", metavar="PATTERN", help="The completion matches this regular expression.")
-@click.option("--grammar", metavar="FILE", help="The completion obeys this Lark grammar.")
-@click.option("--n", type=int, default=1, show_default=True, help="Completions.")
-@click.option("--best-of", type=int, metavar="N", help="Draw N completions and give the likeliest.")
-@click.option("--logprobs", type=int, metavar="N", help="With --json: log-probabilities, and the N likeliest tokens.")
-@click.option("--chat", is_flag=True, help="PROMPT is a message, put into the model's chat template.")
-@template_options
-@click.option(
-    "--prompt-cache", metavar="FILE", help="Begin with the ring in FILE, and keep it there for the next time."
+@option(
+    SAMPLING, "--seed", type=int, metavar="N", help="The same seed gives the same text.  [default: another each time]"
 )
-@click.option("--seed", type=int, help="The same seed gives the same text.  [default: another each time]")
-@click.option("--max-tokens", type=int, default=MAX_TOKENS, show_default=True, help="Tokens to generate at most.")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
-@click.option("--ignore-eos", is_flag=True, help="Go on after the model's end token.")
-@parse_special_option
+@option(SAMPLING, "--n", type=int, metavar="N", default=1, show_default=True, help="Completions.")
+@option(SAMPLING, "--best-of", type=int, metavar="N", help="Draw N completions and give the likeliest.")
+@option(SAMPLING, "--json-schema", metavar="FILE", help="The completion is JSON that obeys this schema.")
+@option(SAMPLING, "--regex", metavar="PATTERN", help="The completion matches this regular expression.")
+@option(SAMPLING, "--grammar", metavar="FILE", help="The completion obeys this Lark grammar.")
+@ring_options
+@option(
+    RING, "--prompt-cache", metavar="FILE", help="Begin with the ring in FILE, and keep it there for the next time."
+)
 @json_option
+@option(OUTPUT, "--logprobs", type=int, metavar="N", help="With --json: log-probabilities, and the N likeliest tokens.")
 @verbose_option
 @click.pass_obj
 def generate(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import click
 
-from ringlet.core.commands.options import ignored_keys_option, json_option, ring_options, source_option
+from ringlet.core.commands.options import command, ignored_keys_option, json_option, ring_options, source_option
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_json, print_lines
 
 
-@click.command(epilog="\b\nExample:\n  ringlet inspect model.gguf --context 8192")
+@command(
+    short_help="Show what a model is, and what memory it takes.",
+    epilog="\b\nExample:\n  ringlet inspect model.gguf --context 8192",
+)
 @click.argument("argument", metavar="[MODEL]", required=False)
 @source_option
 @ring_options

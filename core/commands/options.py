@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ringlet.core.terminal.command import MODEL, OUTPUT, RING, TEXT, Command, Option
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import remark, warn
 from ringlet.core.terminal.text_tables import size_text
@@ -14,13 +15,23 @@ from ringlet.core.terminal.text_tables import size_text
 if TYPE_CHECKING:
     from ringlet.core.pipeline import Pipeline
 
-Command = Callable[..., Any]
+Decorator = Callable[..., Any]
 
 
-def options(*decorators: Command) -> Command:
+def command(**settings: Any) -> Decorator:
+    """click's, for a command of ours."""
+    return click.command(cls=Command, **settings)
+
+
+def option(group: str, *names: str, **settings: Any) -> Decorator:
+    """click's, for an option that the help tells below a heading, one of `terminal.command`."""
+    return click.option(*names, cls=Option, group=group, **settings)
+
+
+def options(*decorators: Decorator) -> Decorator:
     """Several of click's options as one decorator."""
 
-    def apply(command: Command) -> Command:
+    def apply(command: Decorator) -> Decorator:
         for decorator in reversed(decorators):
             command = decorator(command)
         return command
@@ -28,19 +39,21 @@ def options(*decorators: Command) -> Command:
     return apply
 
 
-source_option = click.option(
+source_option = option(
+    MODEL,
     "--model",
     metavar="MODEL",
     help="A GGUF file, a directory, or org/name[:file.gguf] from the Hub.  [default: the embedded model]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
-parse_special_option = click.option(
-    "--parse-special", is_flag=True, help="Special tokens written in the text become their ids."
+json_option = option(OUTPUT, "--json", "as_json", is_flag=True, help="Print one JSON value.")
+parse_special_option = option(
+    TEXT, "--parse-special", is_flag=True, help="Special tokens written in the text become their ids."
 )
-verbose_option = click.option(
-    "--verbose", is_flag=True, help="Say on standard error what was chosen and how fast it went."
+verbose_option = option(
+    OUTPUT, "--verbose", is_flag=True, help="Say on standard error what was chosen and how fast it went."
 )
-ignored_keys_option = click.option(
+ignored_keys_option = option(
+    MODEL,
     "--ignore-config-key",
     "ignore_config_keys",
     multiple=True,
@@ -49,23 +62,51 @@ ignored_keys_option = click.option(
 )
 loading_options = options(
     source_option,
-    click.option("--backend", default="auto", show_default=True, help="cuda, cpu, numpy, a plugin's; auto: the best."),
-    click.option("--kv-dtype", default="auto", show_default=True, help="What the ring holds: f16, f32 or q8."),
-    click.option("--quantize", metavar="FORMAT", help="Quantise F32, F16 and BF16: q8_0, q4_0, q4_1, q4_k or q6_k."),
-    click.option("--threads", type=int, help="Threads of the backend.  [default: its choice]"),
-    click.option("--device", type=int, metavar="N", help="The GPU of that number.  [default: the first]"),
-    click.option("--no-mmap", is_flag=True, help="Read the weights into memory instead of mapping the file."),
+    option(
+        MODEL,
+        "--backend",
+        metavar="NAME",
+        default="auto",
+        show_default=True,
+        help="cuda, cpu, numpy, or a plugin's; auto: the fastest that works here.",
+    ),
+    option(
+        MODEL,
+        "--kv-dtype",
+        metavar="TYPE",
+        default="auto",
+        show_default=True,
+        help="What the ring holds: f32, f16 or q8; auto: the backend's choice.",
+    ),
+    option(
+        MODEL,
+        "--quantize",
+        metavar="FORMAT",
+        help="Quantise weights in F32, F16 and BF16: q8_0, q6_k, q4_k, q4_1 or q4_0.",
+    ),
+    option(MODEL, "--threads", type=int, metavar="N", help="Threads of the backend.  [default: its choice]"),
+    option(MODEL, "--device", type=int, metavar="N", help="The GPU of that number.  [default: the first]"),
+    option(MODEL, "--no-mmap", is_flag=True, help="Read the weights into memory instead of mapping the file."),
     ignored_keys_option,
 )
 ring_options = options(
-    click.option("--context", type=int, help="Tokens in all.  [default: the model's own, 4096 at most]"),
-    click.option("--sinks", type=int, default=0, show_default=True, help="First tokens that a sliding ring keeps."),
-    click.option(
+    option(RING, "--context", type=int, metavar="N", help="Tokens in all.  [default: the model's own, 4096 at most]"),
+    option(
+        RING,
         "--overflow",
         type=click.Choice(["stop", "slide"]),
         default="stop",
         show_default=True,
         help="When the ring is full: end the text, or overwrite the oldest token.",
+    ),
+    option(
+        RING,
+        "--sinks",
+        type=int,
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="First tokens that a sliding ring keeps.",
     ),
 )
 

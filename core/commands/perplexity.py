@@ -7,15 +7,24 @@ from typing import Any
 
 import click
 
-from ringlet.core.commands.options import json_option, loading_options, open_pipeline, verbose_option
+from ringlet.core.commands.options import command, json_option, loading_options, open_pipeline, option, verbose_option
+from ringlet.core.terminal.command import OWN
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_json, progress_bar, read_text_file
 
 
-@click.command()
+@command(short_help="Measure how well a model predicts a text.")
 @click.argument("file", type=click.Path())
+@option(
+    OWN,
+    "--context",
+    type=click.IntRange(min=4),
+    metavar="N",
+    default=512,
+    show_default=True,
+    help="Tokens in a window.",
+)
 @loading_options
-@click.option("--context", type=click.IntRange(min=4), default=512, show_default=True, help="Tokens in a window.")
 @json_option
 @verbose_option
 @click.pass_obj

@@ -7,16 +7,17 @@ from pathlib import Path
 import click
 
 from ringlet.core.commands.options import json_option
+from ringlet.core.terminal.command import Command
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_json, print_lines
 
 
-@click.group()
+@click.group(short_help="List, check and write samplers, backends and model families.")
 def plugins() -> None:
     """Samplers, backends and architectures, from inside and outside; commands from outside."""
 
 
-@plugins.command("list")
+@plugins.command("list", cls=Command, short_help="List what is registered, and where it comes from.")
 @json_option
 @click.pass_context
 def list_plugins(ctx: click.Context, as_json: bool) -> None:
@@ -33,7 +34,7 @@ def list_plugins(ctx: click.Context, as_json: bool) -> None:
         print_lines(plugin_lines(state.plugins, commands))
 
 
-@plugins.command("check")
+@plugins.command("check", cls=Command, short_help="Run the conformance suite on plugins.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option(
     "--model",
@@ -76,7 +77,7 @@ def check_plugins(ctx: click.Context, names: tuple[str, ...], model: str | None,
         ctx.exit(1)
 
 
-@plugins.command("new")
+@plugins.command("new", cls=Command, short_help="Write a package for a new plugin.")
 @click.argument("kind", type=click.Choice(["sampler", "backend", "architecture"]))
 @click.argument("name")
 @click.option(

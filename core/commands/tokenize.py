@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ringlet.core.commands.options import json_option, parse_special_option, source_option
+from ringlet.core.commands.options import command, json_option, parse_special_option, source_option
 from ringlet.core.terminal.console import print_json, print_lines, read_text_argument
 
 
-@click.command(epilog='\b\nExample:\n  ringlet tokenize "我爱你"')
+@command(short_help="Show the tokens of a text.", epilog='\b\nExample:\n  ringlet tokenize "我爱你"')
 @click.argument("text")
 @source_option
 @click.option("--no-special", is_flag=True, help="Without the tokens that the model wants around a text.")

@@ -6,20 +6,22 @@ from typing import Any
 
 import click
 
-from ringlet.core.commands.options import loading_options, open_pipeline
+from ringlet.core.commands.options import command, loading_options, open_pipeline, option
+from ringlet.core.terminal.command import OWN
 from ringlet.core.terminal.command_group import CommandState
 
 
-@click.command(
+@command(
+    short_help="Compile what a model needs, before it is first used.",
     epilog="""\b
     Examples:
       ringlet warmup
       ringlet warmup --model org/name --quantize q8_0
       ringlet warmup --all
-    """
+    """,
 )
+@option(OWN, "--all", "everything", is_flag=True, help="Compile for every format that a model may have.")
 @loading_options
-@click.option("--all", "everything", is_flag=True, help="Compile for every format that a model may have.")
 @click.pass_obj
 def warmup(state: CommandState, /, everything: bool, **loading: Any) -> None:
     """Compile the kernels that a model needs, and quantise its weights if asked to, before they are first used."""
