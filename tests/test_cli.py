@@ -222,6 +222,75 @@ def test_wrong_usage_gets_one_line(arguments, message, command):
     assert re.fullmatch(rf"Error: {message} \(see: {command} --help\)\n", error_of(*arguments))
 
 
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("-m x.gguf", "--model MODEL"),
+        ("-n 5", "--max-tokens N"),
+        ("-c 512", "--context N"),
+        ("-t 4", "--threads N"),
+        ("-ngl 99", "--backend cuda"),
+        ("-ngl99", None),
+        ("-p 春", "PROMPT itself, without an option"),
+        ("--ctx-size 512", "--context N"),
+        ("--ctx_size=512", "--context N"),
+        ("--n-predict 5", "--max-tokens N"),
+        ("--max-new-tokens 5", "--max-tokens N"),
+        ("--max_new_tokens 5", "--max-tokens N"),
+        ("--repeat-penalty 1.1", '--sampler "repetition_penalty=…"'),
+        ("--temp 0", '--sampler "temperature=…"'),
+        ("--top-p 0.9", '--sampler "top_p=…"'),
+        ("--min-p 0.1", '--sampler "min_p=…"'),
+        ("--num-beams 4", '--strategy "beam_search(beams=…)"'),
+        ("--do-sample", "--sampler greedy for the likeliest token, else leave it out"),
+        ("--stream", "nothing: a text comes as it is drawn, unless --json is given"),
+    ],
+)
+def test_an_option_of_another_program_gets_ours(words, written):
+    line = error_of("generate", "春", *words.split())
+    name = re.split("[ =]", words)[0]
+    if written is None:
+        assert "No such option" in line
+    else:
+        assert line == f"Error: No such option {name!r}: write {written} (see: ringlet generate --help)\n"
+
+
+def test_what_is_written_for_an_option_of_another_program_exists():
+    """Options are some command's, samplers and strategies are registered, and no command has the other's name."""
+    from ringlet.core.generation.strategies import parse_strategy
+    from ringlet.core.plugin_manager import PluginManager
+    from ringlet.core.terminal.habits import NEEDED, OTHER_NAMES
+
+    options = {option for name in main.commands for p in main.commands[name].params for option in (*p.opts, p.name)}
+    samplers = PluginManager().registry("sampler")
+    assert set(NEEDED) <= set(OTHER_NAMES)
+    for ours in OTHER_NAMES:
+        assert NEEDED.get(ours, ours.split()[0]) in options
+        for option in re.findall(r"--[a-z-]+", ours):
+            assert option in options
+        if ours.startswith("--sampler"):
+            assert re.match(r'--sampler "?(\w+)', ours)[1] in samplers
+        if ours.startswith("--strategy"):
+            parse_strategy(re.search('"(.*)"', ours)[1].replace("…", "1"))
+    theirs = {name for names in OTHER_NAMES.values() for name in names} - {"--prompt"}  # bench has one too
+    assert not theirs & options
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "written"),
+    [
+        ("bench", "-p 512", "--prompt N"),
+        ("bench", "-n 64", "--generate N"),
+        ("bench", "-r 5", "--repeat N"),
+        ("chat", "-sys x", "--system TEXT"),
+        ("perplexity", "x -c 512", "--context N"),
+        ("inspect", "-m x.gguf", "--model MODEL"),
+    ],
+)
+def test_the_same_habit_means_what_the_command_has(command, words, written):
+    assert f": write {written} (see: ringlet {command} --help)" in error_of(command, *words.split())
+
+
 @pytest.mark.skipif(not hasattr(click.exceptions, "NoSuchCommand"), reason="this click suggests no commands")
 def test_an_unknown_command_gets_the_near_ones():
     assert "'genrate'. Did you mean 'generate'?" in error_of("genrate", "x")

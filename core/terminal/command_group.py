@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,20 +18,13 @@ import click
 
 from ringlet.core.errors import PluginError, RingletError, fault_text, one_line
 from ringlet.core.terminal.interrupts import INTERRUPTED, awaited, quiet_elsewhere
+from ringlet.core.terminal.usage_errors import usage_text
 
 if TYPE_CHECKING:
     from ringlet.core.plugin_manager import PluginManager, Registered
 
 DEBUG_VARIABLE = "RINGLET_DEBUG"
 PLUGIN_OPTION = "--plugin"
-LIKE_AN_OPTION = re.compile(r"--[a-z][a-z_-]*")
-SAMPLERS_TAKEN_FOR_OPTIONS = {  # as in other programs
-    "--temperature": "temperature",
-    "--temp": "temperature",
-    "--top-k": "top_k",
-    "--top-p": "top_p",
-    "--min-p": "min_p",
-}
 SHOWS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.2 and later
 
 
@@ -210,32 +202,6 @@ def is_closed_pipe(error: BaseException) -> bool:
     if isinstance(error, BrokenPipeError):
         return True
     return isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL and error.filename is None
-
-
-def usage_text(error: click.UsageError, called: str | None) -> str:
-    """What is wrong with a command line, and whose --help tells more."""
-    text = error.format_message()
-    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter) and error.param:
-        is_argument = isinstance(error.param, click.Argument)
-        name = error.param.human_readable_name if is_argument else max(error.param.opts, key=len)
-        text = f"{name}: {error.message}"
-    if isinstance(error, click.NoSuchOption):
-        text = unknown_option_text(error)
-    command = error.ctx.command_path if error.ctx is not None else called
-    return f"{text.rstrip('.')} (see: {command} --help)" if command else text
-
-
-def unknown_option_text(error: click.NoSuchOption) -> str:
-    """With the way out where a sampler was meant, or a text that begins with a dash."""
-    name, text = error.option_name, error.format_message()
-    parameters = error.ctx.command.params if error.ctx is not None else []
-    sampler = SAMPLERS_TAKEN_FOR_OPTIONS.get(name.replace("_", "-"))
-    if sampler and any("--sampler" in parameter.opts for parameter in parameters):
-        return f'No such option {name!r}: write --sampler "{sampler}=…"'
-    takes_text = any(isinstance(parameter, click.Argument) for parameter in parameters)
-    if takes_text and not LIKE_AN_OPTION.fullmatch(name):
-        return f"{text.rstrip('.')}: put -- before a text that begins with a dash"
-    return text
 
 
 def print_traceback_if_wanted() -> None:
