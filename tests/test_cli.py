@@ -125,11 +125,42 @@ def test_what_may_not_have_been_meant_gets_a_warning(options, warning):
     assert result.stderr == (f"Warning: {warning}\n" if warning else "")
 
 
-@pytest.mark.parametrize("standard_input", ["床前明月光，\n".encode(), b"\xef\xbb\xbf" + "床前明月光，\n".encode()])
-def test_generate_reads_standard_input(standard_input):
-    found = run("generate", "-", *GREEDY, "--json", input=standard_input)
-    reference = run("generate", "床前明月光，\n", *GREEDY, "--json")
+@pytest.mark.parametrize("argument", [[], ["-"]])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    ("standard_input", "prompt"),
+    [
+        ("床前明月光，", "床前明月光，"),
+        ("床前明月光，\n", "床前明月光，"),
+        ("床前明月光，\r\n", "床前明月光，"),
+        ("床前明月光，\n\n", "床前明月光，\n"),
+        ("床前\r\n明月光，\n \n", "床前\n明月光，\n "),
+        ("-", "-"),
+    ],
+)
+def test_standard_input_is_the_text_but_for_the_last_line_break(argument, mark, standard_input, prompt):
+    found = run("tokenize", *argument, "--json", input=(mark + standard_input).encode())
+    expected = ringlet.Tokenizer.from_pretrained(None).encode(prompt)
+    assert [row["id"] for row in json.loads(found.stdout)] == expected
+
+
+@pytest.mark.parametrize("argument", [[], ["-"]])
+def test_generate_reads_standard_input(argument):
+    found = run("generate", *argument, *GREEDY, "--json", input="床前明月光，\n")
+    reference = run("generate", "床前明月光，", *GREEDY, "--json", input="nothing of this\n")
     assert json.loads(found.stdout)["token_ids"] == json.loads(reference.stdout)["token_ids"]
+    assert reference.stderr == found.stderr == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("command", "missing"), [("generate", "PROMPT"), ("tokenize", "TEXT")])
+def test_without_a_text_nobody_is_waited_for_at_a_terminal(command, missing):
+    ours, terminal = os.openpty()
+    ran = python("cli.py", command, stdin=terminal)
+    os.close(ours)
+    os.close(terminal)
+    line = f"Error: Missing argument '{missing}' (see: python cli.py {command} --help)\n"
+    assert (ran.returncode, ran.stderr.decode()) == (2, line)
 
 
 def test_generate_options_arrive():
@@ -183,6 +214,7 @@ def test_standard_input_that_is_no_text():
 @pytest.mark.parametrize(
     ("arguments", "message", "command"),
     [
+        (["tokenize"], "Missing argument 'TEXT'", "ringlet tokenize"),
         (["generate"], "Missing argument 'PROMPT'", "ringlet generate"),
         (["completion"], r"Missing argument .*: *bash, zsh, fish", "ringlet completion"),
         (["generate", "a", "b"], r"Got unexpected extra argument \(b\)", "ringlet generate"),
@@ -297,7 +329,7 @@ def test_an_unknown_command_gets_the_near_ones():
 
 
 def test_a_script_is_called_by_python():
-    ran = python("cli.py", "generate")
+    ran = python("cli.py", "generate", stdin=subprocess.DEVNULL)
     assert ran.returncode == 2
     assert ran.stderr.decode().splitlines() == ["Error: Missing argument 'PROMPT' (see: python cli.py generate --help)"]
 

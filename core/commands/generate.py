@@ -39,7 +39,7 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
     epilog="""\b
     Examples:
       ringlet generate "《静夜思》" --seed 7
-      ringlet generate - < prompt.txt
+      ringlet generate < prompt.txt
       ringlet generate -- "- a text that begins with a dash"
       ringlet generate "def fib(n):" --model model.gguf --sampler "min_p=0.1,temperature=1.2"
       ringlet generate "Hello" --sampler temperature=0 --max-tokens 32 --json
@@ -48,7 +48,7 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
       ringlet generate "Alice, as JSON: " --model model.gguf --json-schema person.json
     """,
 )
-@click.argument("prompt")
+@click.argument("prompt", required=False)
 @loading_options
 @option(
     TEXT,
@@ -99,7 +99,7 @@ SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
 def generate(
     state: CommandState,
     /,
-    prompt: str,
+    prompt: str | None,
     sampler: str | None,
     strategy: str,
     json_schema: str | None,
@@ -121,7 +121,7 @@ def generate(
     verbose: bool,
     **loading: Any,
 ) -> None:
-    """Complete PROMPT, or standard input for "-"."""
+    """Complete PROMPT, or standard input for "-" and where there is none."""
     from ringlet.core.checks import check_text
     from ringlet.core.completion import Completion
     from ringlet.core.generation.options import GenerationOptions

@@ -22,10 +22,21 @@ if TYPE_CHECKING:
     from ringlet.core.completion import Chunk
 
 
-def read_text_argument(text: str) -> str:
-    """The argument itself, or all of standard input for "-"."""
+def read_text_argument(text: str | None) -> str:
+    """The argument itself; standard input for "-", and where there is no argument and no terminal to type at.
+
+    Of standard input the last line break is left out: `echo` writes it, and nobody means it.
+    Raises MissingParameter where nothing is given.
+    """
+    if text is None:
+        piped = "" if sys.stdin.isatty() else read_standard_input()
+        if not piped:
+            ctx = click.get_current_context()
+            missing = next(each for each in ctx.command.params if isinstance(each, click.Argument))
+            raise click.MissingParameter(ctx=ctx, param=missing, param_hint=repr(missing.human_readable_name))
+        return piped.removesuffix("\n")
     if text == "-":
-        return with_plain_line_ends(decode(sys.stdin.buffer.read(), "standard input"))
+        return read_standard_input().removesuffix("\n")
     try:
         text.encode()
     except UnicodeEncodeError:  # bytes that the locale could not read, each a lone surrogate
@@ -37,7 +48,7 @@ def read_text_argument(text: str) -> str:
 def read_text_file(path: str, most_bytes: int = -1) -> str:
     """A file's text; standard input for "-". most_bytes: that it may have, for there are devices without end."""
     if path == "-":
-        return read_text_argument(path)
+        return read_standard_input()
     try:
         with Path(path).open("rb") as file:
             data = file.read(most_bytes + 1 if most_bytes >= 0 else -1)
@@ -46,6 +57,10 @@ def read_text_file(path: str, most_bytes: int = -1) -> str:
     if 0 <= most_bytes < len(data):
         raise RingletError(f"{path}: larger than {most_bytes} bytes")
     return with_plain_line_ends(decode(data, path))
+
+
+def read_standard_input() -> str:
+    return with_plain_line_ends(decode(sys.stdin.buffer.read(), "standard input"))
 
 
 def decode(data: bytes, name: str) -> str:
