@@ -26,6 +26,10 @@ class Model:
     name: str
     path: Path
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Model:
+        """Nothing in it changes, and it is large: the copies of a sampler that keeps one share it."""
+        return self
+
 
 def load_model(
     source: str | os.PathLike[str] | None,

@@ -36,6 +36,7 @@ from ringlet.core.observers import Observable, let_plugins_watch
 from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.quantizing.plan import checked_format
 from ringlet.core.ring_cache import RingCache, RingLayout
+from ringlet.core.sampler_objects import SamplerSpec
 from ringlet.core.step import run_step
 
 if TYPE_CHECKING:
@@ -138,6 +139,10 @@ class Pipeline:
             tell_choice(made)
         return cls(model, made, layout, made.ring_dtype(kv_dtype), loaded_plugins, perf_counter() - began)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Pipeline:
+        """The copies of a sampler that keeps one share it; their calls do not disturb each other."""
+        return self
+
     @property
     def ring_bytes(self) -> int:
         """Memory that the ring of one sequence takes."""
@@ -160,7 +165,7 @@ class Pipeline:
         self,
         prompt: Prompt,
         max_tokens: int = ...,
-        sampler: str | None = ...,
+        sampler: SamplerSpec | None = ...,
         seed: int | None = ...,
         stop: str | Iterable[str] = ...,
         ignore_eos: bool = ...,
@@ -175,7 +180,7 @@ class Pipeline:
         self,
         prompt: Prompts,
         max_tokens: int = ...,
-        sampler: str | None = ...,
+        sampler: SamplerSpec | None = ...,
         seed: int | None = ...,
         stop: str | Iterable[str] = ...,
         ignore_eos: bool = ...,
@@ -190,7 +195,7 @@ class Pipeline:
         self,
         prompt: Prompt | Prompts,
         max_tokens: int = ...,
-        sampler: str | None = ...,
+        sampler: SamplerSpec | None = ...,
         seed: int | None = ...,
         stop: str | Iterable[str] = ...,
         ignore_eos: bool = ...,
@@ -204,7 +209,7 @@ class Pipeline:
         self,
         prompt: Prompt | Prompts,
         max_tokens: int = MAX_TOKENS,
-        sampler: str | None = None,
+        sampler: SamplerSpec | None = None,
         seed: int | None = None,
         stop: str | Iterable[str] = (),
         ignore_eos: bool = False,
@@ -216,10 +221,11 @@ class Pipeline:
     ) -> Completion | list[Completion]:
         """Complete a prompt: a text or token ids, or a list of either, which are then computed together.
 
-        max_tokens: tokens to draw at most. sampler: see `SamplerChain`; None: the strategy's usual one. seed: the same
-        seed, prompt, backend and steps give the same tokens, in a list as alone. stop: texts before which the
-        completion is cut. ignore_eos: go on after an end token. n: completions of each prompt; the first is the one
-        that n=1 would give.
+        max_tokens: tokens to draw at most. sampler: a text such as "top_k=40,temperature=0.8", a sampler as an object,
+        or a list of both, of which each sequence gets a copy (see `SamplerChain`); None: the strategy's usual one.
+        seed: the same seed, prompt, backend and steps give the same tokens, in a list as alone. stop: texts before
+        which the completion is cut. ignore_eos: go on after an end token. n: completions of each prompt; the first is
+        the one that n=1 would give.
         logprobs: with each token its log-probability, and so many of the likeliest ones at its place.
         strategy: how tokens are chosen: "sample", "beam_search(beams=4,length_penalty=1.0)" or
             "contrastive_search(top_k=4,penalty_alpha=0.6)"; see docs/generation.md.
@@ -254,7 +260,7 @@ class Pipeline:
         self,
         prompt: Prompt,
         max_tokens: int = MAX_TOKENS,
-        sampler: str | None = None,
+        sampler: SamplerSpec | None = None,
         seed: int | None = None,
         stop: str | Iterable[str] = (),
         ignore_eos: bool = False,
@@ -275,7 +281,12 @@ class Pipeline:
         return self._chunks_of(Request(self._prompt_ids(prompt), options))
 
     def trace(
-        self, prompt: Prompt, max_tokens: int = 0, sampler: str = "greedy", seed: int | None = None, top: int = 10
+        self,
+        prompt: Prompt,
+        max_tokens: int = 0,
+        sampler: SamplerSpec = "greedy",
+        seed: int | None = None,
+        top: int = 10,
     ) -> Trace:
         """Every quantity of a prompt's way through the model, by name, and of the tokens drawn after it.
 

@@ -18,7 +18,7 @@ from ringlet.core.whole_vocabulary import WholeVocabulary
 
 
 class SamplerLink:
-    """One sampler of a chain, made from its step and called with care.
+    """One sampler of a chain, made from its step (or copied from the step's object) and called with care.
 
     calls: whether it has `__call__`. picks: whether it has `pick`. Raises RingletError for parameters that it refuses.
     """
@@ -28,7 +28,10 @@ class SamplerLink:
         cls = step.sampler.cls
         self.calls, self.picks = defines(cls, "__call__"), defines(cls, "pick")
         self._takes_candidates = bool(getattr(cls, "takes_candidates", False))
-        self.sampler: Any = self._guarded("constructor", cls, **step.arguments)
+        if step.instance is None:
+            self.sampler: Any = self._guarded("constructor", cls, **step.arguments)
+        else:
+            self.sampler = self._guarded("deepcopy", deepcopy, step.instance)
 
     def copy(self, shared: dict[int, Any]) -> SamplerLink:
         """One with a sampler of its own in the same state. shared: by `id`, what is not copied with it."""

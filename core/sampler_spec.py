@@ -33,16 +33,18 @@ TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class SamplerStep:
-    """One sampler of a chain: which, and the values its parameters are given."""
+    """One sampler of a chain: which, and the values its parameters are given.
+
+    instance: where the user gave an object, that to copy for each sequence; nobody calls it.
+    """
 
     sampler: Registered
     arguments: dict[str, Any]
+    instance: Any = None
 
 
 def parse_sampler_spec(spec: str, plugins: PluginManager) -> tuple[SamplerStep, ...]:
     """Raises RingletError that names the piece of the text that is wrong. An empty text is an empty chain."""
-    if not isinstance(spec, str):
-        raise RingletError(f'sampler is {spec!r}: a text such as "top_k=40,temperature=0.8" is needed')
     return parse_steps(spec, "sampler", lambda name: plugins.find("sampler", name))
 
 

@@ -26,7 +26,7 @@ import reprlib
 from collections.abc import Iterable
 from copy import copy, deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +39,7 @@ from ringlet.core.plugin_manager import PluginManager, load_plugins
 from ringlet.core.registration import defines
 from ringlet.core.sampler_calls import SamplerLink
 from ringlet.core.sampler_context import SamplerContext
+from ringlet.core.sampler_objects import SamplerSpec, step_of
 from ringlet.core.sampler_spec import SamplerStep, parse_sampler_spec
 from ringlet.core.whole_vocabulary import WholeVocabulary
 
@@ -55,14 +56,15 @@ class SamplerChain:
     with one uniform number from the softmax of what is left; the empty chain "" draws from the softmax of the raw
     logits.
 
-    spec: its text, or the steps that `parse_chain` made of it. tokenizer, model: what its samplers may see of the
-    model. plugins: files with more samplers.
+    spec: its text; a sampler as an object (see `sampler_objects`), or a list of texts and objects; or the steps that
+    `parse_chain` made of it. tokenizer, model: what its samplers may see of the model. plugins: files with more
+    samplers.
     Raises RingletError for a chain that cannot be.
     """
 
     def __init__(
         self,
-        spec: str | tuple[SamplerStep, ...],
+        spec: SamplerSpec | tuple[SamplerStep, ...],
         seed: int | np.random.SeedSequence | None = None,
         tokenizer: Any = None,
         plugins: Iterable[str | Path] = (),
@@ -70,7 +72,7 @@ class SamplerChain:
     ) -> None:
         if not isinstance(seed, np.random.SeedSequence):
             check_seed(seed)
-        steps = spec if isinstance(spec, tuple) else parse_chain(spec, load_plugins(plugins))
+        steps = spec if _is_parsed(spec) else parse_chain(cast(SamplerSpec, spec), load_plugins(plugins))
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._tokenizer, self._model = tokenizer, model
         self._end_ids = np.array(sorted(getattr(tokenizer, "eos_ids", ())), np.intp)
@@ -128,13 +130,20 @@ class SamplerChain:
         return candidates, context
 
 
-def parse_chain(spec: str, plugins: PluginManager) -> tuple[SamplerStep, ...]:
-    """The steps of a chain. Raises RingletError for a text that is none, and for a picker that does not stand last."""
-    steps = parse_sampler_spec(spec, plugins)
+def parse_chain(spec: SamplerSpec, plugins: PluginManager) -> tuple[SamplerStep, ...]:
+    """The steps of a chain. Raises RingletError for what is none, and for a picker that does not stand last."""
+    parts = spec if isinstance(spec, (list, tuple)) else [spec]
+    steps: list[SamplerStep] = []
+    for part in parts:
+        steps += parse_sampler_spec(part, plugins) if isinstance(part, str) else [step_of(part, plugins)]
     for step in steps[:-1]:
         if defines(step.sampler.cls, "pick"):
             raise RingletError(f"sampler {step.sampler.name} draws the token itself: put it last in the chain")
-    return steps
+    return tuple(steps)
+
+
+def _is_parsed(spec: Any) -> TypeGuard[tuple[SamplerStep, ...]]:
+    return isinstance(spec, tuple) and all(isinstance(step, SamplerStep) for step in spec)
 
 
 def check_seed(seed: int | None) -> None:

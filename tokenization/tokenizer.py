@@ -84,6 +84,10 @@ class Tokenizer:
             vocabulary.template_origins,
         )
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Tokenizer:
+        """Nothing in it changes: the copies of a sampler that keeps one share it."""
+        return self
+
     @property
     def n_tokens(self) -> int:
         return self._codec.n_tokens

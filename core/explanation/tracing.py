@@ -47,7 +47,7 @@ def trace(pipe: Pipeline, prompt_ids: list[int], options: GenerationOptions, top
     config, tokenizer = pipe.model.config, pipe.tokenizer
     check_size(config, len(prompt_ids), options.max_tokens)
     tracer = Tracer(pipe.observable_backend, trace_layout(config, pipe.layout, len(prompt_ids)), top)
-    chain = SamplerChain(options.sampler, options.seed_sequence(0), tokenizer)
+    chain = SamplerChain(options.sampler, options.seed_sequence(0), tokenizer, model=config)
     ids, steps = list(prompt_ids), []
     for part in tracer.parts(prompt_ids):
         steps.append(tracer.step(part, pipe.removed_ids, chain, ids))

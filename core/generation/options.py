@@ -12,6 +12,7 @@ from ringlet.core.defaults import SAMPLE
 from ringlet.core.generation.strategies import parse_strategy
 from ringlet.core.generation.strategy import Strategy
 from ringlet.core.plugin_manager import PluginManager
+from ringlet.core.sampler_objects import SamplerSpec
 from ringlet.core.sampler_spec import SamplerStep
 from ringlet.core.sampling import SamplerChain, check_seed, parse_chain
 
@@ -37,7 +38,7 @@ class GenerationOptions:
         cls,
         plugins: PluginManager,
         max_tokens: int,
-        sampler: str | None,
+        sampler: SamplerSpec | None,
         seed: int | None,
         stop: str | Iterable[str],
         ignore_eos: bool,
