@@ -58,7 +58,7 @@ class Chunk:
 
     text: what is certain by now; may be "". token_ids: the ids that are drawn and certain since the last chunk.
     finish_reason, usage, timings: None until the last chunk; see `Completion`. logprobs: one for each id, None where
-    they were not asked for.
+    they were not asked for. stopped_by: of the last chunk, as in `Completion`.
     """
 
     text: str
@@ -67,6 +67,7 @@ class Chunk:
     usage: Usage | None = None
     timings: dict[str, float] | None = field(default=None, compare=False)
     logprobs: list[TokenLogprobs] | None = None
+    stopped_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Completion:
     text: the completion only, without end token and stop string. token_ids: all that were drawn, an end token and
     those of a stop string included. finish_reason: "stop" (end token or stop string) or "length" (max_tokens, or the
     context is full). timings: seconds by name: "prompt" until the first token could be drawn, "generate" from then on.
-    logprobs: one for each of token_ids, None where they were not asked for.
+    logprobs: one for each of token_ids, None where they were not asked for. stopped_by: the stop string that ended it,
+    None where none did.
     """
 
     text: str
@@ -85,6 +87,7 @@ class Completion:
     usage: Usage
     timings: dict[str, float] = field(default_factory=dict, compare=False)
     logprobs: list[TokenLogprobs] | None = None
+    stopped_by: str | None = None
 
     @classmethod
     def of_chunks(cls, chunks: list[Chunk]) -> Completion:
@@ -95,7 +98,7 @@ class Completion:
         text = "".join(chunk.text for chunk in chunks)
         ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
         logprobs = None if last.logprobs is None else [one for chunk in chunks for one in chunk.logprobs or ()]
-        return cls(text, ids, last.finish_reason, last.usage, last.timings, logprobs)
+        return cls(text, ids, last.finish_reason, last.usage, last.timings, logprobs, last.stopped_by)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON, which has no −∞; `logprobs` only where they were asked for."""
@@ -103,6 +106,7 @@ class Completion:
             "text": self.text,
             "token_ids": self.token_ids,
             "finish_reason": self.finish_reason,
+            "stopped_by": self.stopped_by,
             "usage": dict(self.usage),
             "timings": self.timings,
         }

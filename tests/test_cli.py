@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -64,10 +65,26 @@ def test_generate_prints_the_completion_alone():
 def test_generate_as_json():
     result = run("generate", "我爱你", *GREEDY, "--json")
     found = json.loads(result.stdout)
-    assert set(found) == {"text", "token_ids", "finish_reason", "usage", "timings"}
+    completion = {"text", "token_ids", "finish_reason", "stopped_by", "usage", "timings"}
+    assert set(found) == {"model", "seed", *completion}
+    assert found["model"] == "poet (embedded)"
     assert found["text"] in result.stdout  # not escaped
     assert len(found["token_ids"]) == found["usage"]["completion_tokens"] <= 8
     assert result.stderr == ""
+
+
+def test_each_of_several_completions_as_json_tells_the_stop_text_that_ended_it():
+    found = json.loads(
+        run("generate", "春", *NUMPY, "--seed", "2", "--n", "6", "--json", "--stop", "，", "--stop", "。").stdout
+    )
+    assert len(found) == 6
+    assert {one["stopped_by"] for one in found} <= {"，", "。", None}
+    assert "，" in {one["stopped_by"] for one in found}
+    tokenizer = ringlet.Tokenizer.from_pretrained(None)
+    for one in found:
+        assert one["seed"] == 2
+        if one["stopped_by"] is not None:
+            assert tokenizer.decode(one["token_ids"]).startswith(one["text"] + one["stopped_by"])
 
 
 def test_generate_says_what_it_does_on_standard_error_when_asked():
@@ -92,6 +109,8 @@ def test_a_run_without_a_seed_tells_the_seed_it_drew(as_json):
     text = json.loads(first.stdout)["text"] if as_json else first.stdout
     assert again.stdout == (text if text.endswith("\n") else text + "\n")
     assert f"seed: {seed};" not in other.stderr
+    if as_json:
+        assert json.loads(first.stdout)["seed"] == int(seed)
     assert again.stderr == ""
 
 
@@ -174,7 +193,8 @@ def test_generate_options_arrive():
     assert slid["usage"]["completion_tokens"] == 30
     stopped = json.loads(run(*arguments, "--stop", found["text"][2], "--stop", "zzz", "--ignore-eos").stdout)
     assert stopped["text"] == found["text"][: found["text"].index(found["text"][2])]
-    assert stopped["finish_reason"] == "stop"
+    assert (stopped["finish_reason"], stopped["stopped_by"]) == ("stop", found["text"][2])
+    assert (found["seed"], found["stopped_by"]) == (2, None)
     rest = ["--kv-dtype", "f16", "--threads", "1", "--no-mmap", "--ignore-config-key", "rope_theta"]
     assert run(*arguments, *rest).exit_code == 0
 
@@ -675,8 +695,11 @@ def test_an_interrupt_or_an_error_on_a_terminal_ends_the_line(kind, monkeypatch)
         with pytest.raises(kind):
             print_chunks(interrupted())
         stream.flush()
-        assert os.read(ours, 100).decode() == "春\r\n"
+        shown = b""
+        while not shown.endswith("春\r\n".encode()) and select.select([ours], [], [], 5)[0]:
+            shown += os.read(ours, 100)  # a terminal may give it in parts
     os.close(ours)
+    assert shown.decode() == "春\r\n"
 
 
 def test_help_starts_fast():

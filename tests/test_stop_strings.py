@@ -30,6 +30,8 @@ def test_what_comes_out_is_the_text_before_the_first_stop_string(text, stops, bo
     out = "".join([stream.push(piece) for piece in pieces_of(text, borders)]) + stream.flush()
     assert out == naive_cut(text, stops)
     assert stream.found == any(stop in text for stop in stops)
+    at_the_cut = [stop for stop in stops if text.startswith(stop, len(out))]
+    assert stream.which == min(at_the_cut, key=len, default=None)
 
 
 @given(few_letters, some_stops, st.lists(st.integers(0, 24)))

@@ -159,7 +159,8 @@ def generate(
     if prompt_cache is not None and known != ids:
         pipe.save_session(prompt_cache)
     if as_json:
-        values = [completion.to_dict() for completion in completions]
+        run = {"model": pipe.model.name, "seed": seed}
+        values = [run | completion.to_dict() for completion in completions]
         print_json(values if n > 1 else values[0])
     remark(f"seed: {seed}; {speed_text(completions)}", verbose)
 

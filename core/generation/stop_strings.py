@@ -11,23 +11,29 @@ class StopStrings:
     The text is cut where the first stop string begins in the whole of it, wherever the pieces' borders lie. Held back
     is only the longest end of the text with which a stop string begins.
 
-    found: whether a stop string has come; nothing comes out after it. stops: not empty, each of them.
+    which: the stop string that has come, of several in one place the shortest; nothing comes out after it. stops: not
+    empty, each of them.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.found = False
+        self.which: str | None = None
         self._stops = tuple(stops)
         self._longest = max(map(len, self._stops), default=0)
         self._held = ""
+
+    @property
+    def found(self) -> bool:
+        return self.which is not None
 
     def push(self, piece: str) -> str:
         """The text that has become certain."""
         if self.found:
             return ""
         text = self._held + piece
-        begins, may_begin = self._first_stop(text), self._first_that_may_become_one(text)
-        if begins is not None and begins <= may_begin:
-            return self._cut(text, begins)
+        begins, stop = self._first_stop(text)
+        may_begin = self._first_that_may_become_one(text)
+        if stop is not None and begins <= may_begin:
+            return self._cut(text, begins, stop)
         # A stop string that has come whole still waits while one that began before it may come too.
         self._held = text[may_begin:]
         return text[:may_begin]
@@ -37,16 +43,21 @@ class StopStrings:
         if self.found:
             return ""
         text, self._held = self._held, ""
-        begins = self._first_stop(text)
-        return text if begins is None else self._cut(text, begins)
+        begins, stop = self._first_stop(text)
+        return text if stop is None else self._cut(text, begins, stop)
 
-    def _cut(self, text: str, at: int) -> str:
-        self.found, self._held = True, ""
+    def _cut(self, text: str, at: int, stop: str) -> str:
+        self.which, self._held = stop, ""
         return text[:at]
 
-    def _first_stop(self, text: str) -> int | None:
-        """Where the first stop string in the text begins."""
-        return min((at for at in (text.find(stop) for stop in self._stops) if at >= 0), default=None)
+    def _first_stop(self, text: str) -> tuple[int, str | None]:
+        """Where the first stop string in the text begins, and which it is; the text's end and None without one."""
+        found = ((text.find(stop), stop) for stop in self._stops)
+        return min(
+            ((at, stop) for at, stop in found if at >= 0),
+            key=lambda one: (one[0], len(one[1])),
+            default=(len(text), None),
+        )
 
     def _first_that_may_become_one(self, text: str) -> int:
         """Where the longest end of the text begins that is a proper beginning of a stop string; else the text's end."""

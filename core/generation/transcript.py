@@ -44,7 +44,7 @@ class Transcript:
             self.finish_reason = "stop"
         timings = {"prompt": self._prompt_done - self.began, "generate": perf_counter() - self._prompt_done}
         usage = Usage.of(self._prompt_length, self.n_tokens)
-        return Chunk(text, [token_id], self.finish_reason, usage, timings, listed)
+        return Chunk(text, [token_id], self.finish_reason, usage, timings, listed, self._stops.which)
 
     def _finish_reason(self, ended: bool, is_limit: bool) -> FinishReason | None:
         if self._stops.found or (ended and not self._options.ignore_eos):
