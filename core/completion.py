@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from ringlet.core.errors import quoted
 
 FinishReason = Literal["stop", "length"]
 
@@ -69,6 +72,10 @@ class Chunk:
     logprobs: list[TokenLogprobs] | None = None
     stopped_by: str | None = None
 
+    def __repr__(self) -> str:
+        ended = "" if self.finish_reason is None else f", {self.finish_reason}"
+        return f"<Chunk {quoted(self.text)}, token_ids {reprlib.repr(self.token_ids)}{ended}>"
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -88,6 +95,9 @@ class Completion:
     timings: dict[str, float] = field(default_factory=dict, compare=False)
     logprobs: list[TokenLogprobs] | None = None
     stopped_by: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Completion {quoted(self.text)}, {len(self.token_ids)} tokens, {self.finish_reason}>"
 
     @classmethod
     def of_chunks(cls, chunks: list[Chunk]) -> Completion:

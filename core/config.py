@@ -120,6 +120,11 @@ class ModelConfig:
                 raise FormatError(f"{name} is {cap!r}: a positive number is needed")
 
     @property
+    def sizes(self) -> str:
+        """In a few words, for what shows a model on one line."""
+        return f"{self.architecture}, n_layers {self.n_layers}, d_model {self.d_model}, d_vocab {self.d_vocab}"
+
+    @property
     def heads_per_kv_head(self) -> int:
         return self.n_heads // self.n_kv_heads
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringlet.core.config import ModelConfig
+from ringlet.core.errors import one_line
 from ringlet.core.formats.gguf import open_gguf
 from ringlet.core.formats.source import resolve_source
 from ringlet.core.loading.architecture import Architecture
@@ -25,6 +26,9 @@ class Model:
     tokenizer: Tokenizer
     name: str
     path: Path
+
+    def __repr__(self) -> str:
+        return f"<Model {one_line(self.name)}: {self.config.sizes}, {self.weights.nbytes / 1e6:.1f} MB>"
 
     def __deepcopy__(self, memo: dict[int, object]) -> Model:
         """Nothing in it changes, and it is large: the copies of a sampler that keeps one share it."""

@@ -25,7 +25,7 @@ from ringlet.core.checks import (
 from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import MAX_TOKENS, SAMPLE
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, one_line
 from ringlet.core.formats.file_bytes import MappedFile, mapped_file_of
 from ringlet.core.generation.best_of import best_completions
 from ringlet.core.generation.idle_ring import IdleRing
@@ -138,6 +138,10 @@ class Pipeline:
         if backend == "auto":
             tell_choice(made)
         return cls(model, made, layout, made.ring_dtype(kv_dtype), loaded_plugins, perf_counter() - began)
+
+    def __repr__(self) -> str:
+        ring = f"context {self.layout.context}, overflow {self.layout.overflow}, {self.kv_dtype} rings"
+        return f"<Pipeline {one_line(self.model.name)}: {self.model.config.sizes}; {self.backend.name}, {ring}>"
 
     def __deepcopy__(self, memo: dict[int, object]) -> Pipeline:
         """The copies of a sampler that keeps one share it; their calls do not disturb each other."""

@@ -42,6 +42,13 @@ class SamplerStep:
     arguments: dict[str, Any]
     instance: Any = None
 
+    def __str__(self) -> str:
+        """As it is written in a chain; of an object, which may have any arguments, only the name."""
+        if self.instance is not None:
+            return f"{self.sampler.name}(…)"
+        values = ",".join(f"{name}={spec_text(value)}" for name, value in self.arguments.items())
+        return f"{self.sampler.name}({values})" if values else self.sampler.name
+
 
 def parse_sampler_spec(spec: str, plugins: PluginManager) -> tuple[SamplerStep, ...]:
     """Raises RingletError that names the piece of the text that is wrong. An empty text is an empty chain."""

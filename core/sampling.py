@@ -73,12 +73,15 @@ class SamplerChain:
         if not isinstance(seed, np.random.SeedSequence):
             check_seed(seed)
         steps = spec if _is_parsed(spec) else parse_chain(cast(SamplerSpec, spec), load_plugins(plugins))
-        self._rng = np.random.Generator(np.random.PCG64(seed))
+        self._steps, self._rng = steps, np.random.Generator(np.random.PCG64(seed))
         self._tokenizer, self._model = tokenizer, model
         self._end_ids = np.array(sorted(getattr(tokenizer, "eos_ids", ())), np.intp)
         self._prompt_length: int | None = None
         with np.errstate(all="ignore"):
             self._links = [SamplerLink(step) for step in steps]
+
+    def __repr__(self) -> str:
+        return f"<SamplerChain {','.join(map(str, self._steps))}>"
 
     def process(self, logits: ArrayLike | Logits, token_ids: ArrayLike = ()) -> np.ndarray:
         """float32 (d_vocab,): what the chain would draw from; removed tokens are −inf.

@@ -37,6 +37,10 @@ class Session:
     messages: list[dict[str, Any]] | None = None
     left_out: int = 0
 
+    def __repr__(self) -> str:
+        messages = "" if self.messages is None else f", {len(self.messages)} messages"
+        return f"<Session of {len(self.token_ids)} tokens, {self.prompt_length} of the prompt{messages}>"
+
 
 def save_session(pipe: Pipeline, path: str | os.PathLike[str], messages: Any = None, left_out: int = 0) -> None:
     """messages, left_out: see `Session`. Raises RingletError where nothing has been generated yet, or the file cannot

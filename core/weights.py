@@ -27,6 +27,9 @@ class Matrix:
     format: str
     n_columns: int
 
+    def __repr__(self) -> str:
+        return f"<Matrix {self.shape} {self.format}>"
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.data.shape[0], self.n_columns
@@ -97,6 +100,9 @@ class ModelWeights:
     final_norm_bias: np.ndarray | None = None
     b_t: np.ndarray | None = None  # (d_vocab,)
     positions: Matrix | None = None  # (context_length, d_model), learned
+
+    def __repr__(self) -> str:
+        return f"<ModelWeights of {len(self.layers)} layers, {self.nbytes / 1e6:.1f} MB>"
 
     def matrices(self) -> dict[str, Matrix]:
         """Every matrix by name, layers as "layers.0.W_q"; a tied W_t appears once, as "embedding"."""

@@ -84,6 +84,9 @@ class Tokenizer:
             vocabulary.template_origins,
         )
 
+    def __repr__(self) -> str:
+        return f"<Tokenizer of {self.n_tokens} tokens: bos_id {self.bos_id}, eos_ids {sorted(self.eos_ids)}>"
+
     def __deepcopy__(self, memo: dict[int, object]) -> Tokenizer:
         """Nothing in it changes: the copies of a sampler that keeps one share it."""
         return self

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ringlet.core.config import ModelConfig
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, one_line, quoted
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,9 @@ class LayerTrace:
     x_out: np.ndarray  # (n, d_model): x_attended + fed, the next layer's x
     ring: LayerRing
 
+    def __repr__(self) -> str:
+        return f"<LayerTrace of {len(self.x)} tokens, S {self.S.shape}>"
+
 
 @dataclass(frozen=True)
 class BestTokens:
@@ -93,6 +96,9 @@ class StepTrace:
     lens: BestTokens  # (n_layers + 1, n, top): the best tokens if the model ended before layer 0, 1, …, after the last
     next_id: int  # what was drawn after the step's last token
 
+    def __repr__(self) -> str:
+        return f"<StepTrace of tokens {self.positions[0]} to {self.positions[-1]}, {len(self.layers)} layers>"
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -112,6 +118,10 @@ class Trace:
     texts: dict[int, str]
     prompt_length: int
     steps: tuple[StepTrace, ...]
+
+    def __repr__(self) -> str:
+        tokens = f"{len(self.token_ids)} tokens, {self.prompt_length} of the prompt"
+        return f"<Trace of {one_line(self.model)}: {quoted(self.text)}, {tokens}, {self.config.n_layers} layers>"
 
     @property
     def logits(self) -> np.ndarray:
