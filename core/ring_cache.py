@@ -174,6 +174,13 @@ class RingCache:
         """Note that the keys and values of these tokens, reserved before, are written."""
         self._tokens.extend(token_ids)
 
+    def can_rewind(self, length: int) -> bool:
+        """Whether every key that a token after the first `length` may see is still held."""
+        return all(
+            layer.first_visible(length) >= min(held, length)
+            for layer, held in zip(self.layout.layers, self._first_held, strict=True)
+        )
+
     def rewind(self, length: int) -> int:
         """Cut back to the first `length` tokens, or to none where a key that the next token may see is gone.
 
@@ -181,11 +188,7 @@ class RingCache:
         """
         if not 0 <= length <= self.length:
             raise RingletError(f"cannot rewind to {length}: the ring holds {self.length} tokens")
-        exact = all(
-            layer.first_visible(length) >= min(held, length)
-            for layer, held in zip(self.layout.layers, self._first_held, strict=True)
-        )
-        kept = length if exact else 0
+        kept = length if self.can_rewind(length) else 0
         self._tokens.cut(kept)
         self._first_held = [min(held, kept) for held in self._first_held]
         return kept

@@ -292,7 +292,9 @@ def test_ctrl_c_stops_the_answer_and_the_next_one_leaves(terminal: object) -> No
     shown.interrupt()
     shown.until(r"\(stopped\)\s+> ")
     shown.type("/stats\n")
-    shown.until(r"prompt: \d+ tokens(.*\n)+> ")
+    shown.until(
+        r"prompt: \d+ tokens.*\n.* s to the first token, .* s from there \([\d.]+ tokens/s\)\s+context: .*\s+> "
+    )
     shown.type("秋\n")
     shown.until("秋.*\n.*[\u4e00-\u9fff]{4}")
     shown.interrupt()
@@ -348,6 +350,23 @@ def test_a_prompt_cache_is_made_used_and_grows(tmp_path: Path) -> None:
     assert cache.stat().st_mtime_ns != made
     plain = json.loads(generate(f"{text}低头", *options[:4], "--json").stdout)
     assert json.loads(longer.stdout)["text"] == plain["text"]
+
+
+def test_the_speed_of_a_prompt_is_that_of_the_tokens_that_were_computed(tmp_path: Path) -> None:
+    text, cache = "床前明月光，疑是地上霜。\n举头望明月，", str(tmp_path / "cache")
+    tokenizer = Pipeline.from_pretrained().tokenizer
+
+    def told(prompt: str) -> str:
+        options = ["--seed", "3", "--max-tokens", "4", "--prompt-cache", cache, "--verbose"]
+        return re.search(r"prompt: (.*); generate: 4 tokens in", generate(prompt, *options).stderr)[1]
+
+    n_tokens, n_longer = (len(tokenizer.encode(prompt)) for prompt in (text, text + "低头"))
+    assert re.fullmatch(rf"{n_tokens} tokens in [\d.]+ s \([\d.]+ tokens/s\)", told(text))
+    assert told(text) == f"{n_tokens} tokens, all known"
+    computed = (
+        rf"{n_longer} tokens, {n_tokens} of them known; the others: {n_longer - n_tokens} tokens in ([\d.]+) s .*"
+    )
+    assert re.fullmatch(computed, told(text + "低头"))
 
 
 def test_a_prompt_cache_of_something_else_is_told_and_kept(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ringlet.core.chat.respelling import respelled
 from ringlet.core.completion import Chunk
 from ringlet.core.errors import RingletError
-from ringlet.core.generation.idle_ring import shared_length
 from ringlet.core.session import load_session, save_session
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ class ChatOptions:
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """How the last answer went. prompt_tokens, of which known_tokens were in the ring. last: its last chunk.
-
-    last is None where the answer was stopped.
+    """How the last answer went. prompt_tokens, of which known_tokens were in the ring. last: its last chunk, None where
+    the answer was stopped. timings: as in a Completion; of a stopped answer up to there.
     """
 
     prompt_tokens: int
     known_tokens: int
     answer_tokens: int
     last: Chunk | None
+    timings: dict[str, float]
 
 
 class Conversation:
@@ -104,13 +104,15 @@ class Conversation:
         last = None
         try:
             ids = self._prompt_ids()
-            n_shared = self._n_shared(ids)
+            n_known = self.pipe.idle_ring.n_known(ids)
             seed = (self.options.seed + self._n_answers) % SEEDS
             self._n_answers += 1
             options = self.options
+            began = first_came = perf_counter()
             stream = self.pipe.stream(ids, self.max_tokens, options.sampler, seed, options.stop)
             with closing(stream):
                 for chunk in stream:
+                    first_came = first_came if parts else perf_counter()
                     parts.append(chunk.text)
                     drawn += chunk.token_ids
                     last = chunk if chunk.finish_reason else None
@@ -119,7 +121,10 @@ class Conversation:
             if last is not None or any(parts):
                 self.messages.append({"role": "assistant", "content": "".join(parts)})
                 self._known = [*ids, *drawn]
-                self.facts = TurnFacts(len(ids), n_shared, len(drawn), last)
+                timings = {"prompt": first_came - began, "generate": perf_counter() - first_came}
+                if last is not None and last.timings is not None:
+                    timings = last.timings
+                self.facts = TurnFacts(len(ids), n_known, len(drawn), last, timings)
             elif before is not None:
                 self.messages.append(before)
             else:
@@ -155,10 +160,6 @@ class Conversation:
         if self.system is not None:
             seen = [{"role": "system", "content": self.system}, *seen]
         return respelled(self._format.encode(seen), self._known, self.pipe.tokenizer)
-
-    def _n_shared(self, ids: list[int]) -> int:
-        with self.pipe.idle_ring.held() as kept:
-            return 0 if kept is None else shared_length(kept[0].ring.token_ids, ids)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The messages and the ring, in a session file. Raises RingletError where there is no answer yet."""

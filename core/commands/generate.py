@@ -26,9 +26,9 @@ from ringlet.core.terminal.command import OUTPUT, RING, SAMPLING, TEXT
 from ringlet.core.terminal.command_group import CommandState
 from ringlet.core.terminal.console import print_chunks, print_json, read_text_argument, remark, warn
 from ringlet.core.terminal.files import check_writable
+from ringlet.core.terminal.speed_text import speed_text
 
 if TYPE_CHECKING:
-    from ringlet.core.completion import Completion
     from ringlet.core.pipeline import Pipeline
 
 SEEDS = 1 << 32  # seeds to draw from: short enough to be typed again
@@ -146,6 +146,7 @@ def generate(
     else:
         ids = pipe.tokenizer.encode(text, parse_special=parse_special)
     known = prompt_of_cache(pipe, prompt_cache)
+    n_known = pipe.idle_ring.n_known(ids)
     if max_tokens and pipe.layout.overflow == "stop" and len(ids) == pipe.layout.context:
         warn(f"the prompt fills the context of {len(ids)} tokens: choose a larger --context, or --overflow slide")
     if n == 1 and best_of is None:
@@ -162,7 +163,7 @@ def generate(
         run = {"model": pipe.model.name, "seed": seed}
         values = [run | completion.to_dict() for completion in completions]
         print_json(values if n > 1 else values[0])
-    remark(f"seed: {seed}; {speed_text(completions)}", verbose)
+    remark(f"seed: {seed}; {speed_text(completions, n_known)}", verbose)
 
 
 def check_chat_options(chat: bool, system: str | None, template: str | None, parse_special: bool) -> None:
@@ -200,18 +201,3 @@ def constrained(sampler: str | None, strategy: str, **constraints: str | None) -
     ((name, value),) = given
     chain = parse_strategy(strategy).usual_sampler if sampler is None else sampler
     return f"{name}({value!r})" + (f",{chain}" if chain.strip() else "")
-
-
-def speed_text(completions: list[Completion]) -> str:
-    """How a generation went."""
-    first = completions[0]
-    n_drawn = sum(completion.usage.completion_tokens for completion in completions)
-    seconds = {
-        "prompt": first.timings["prompt"],
-        "generate": max(completion.timings["generate"] for completion in completions),
-    }
-    parts = []
-    for name, n_tokens in (("prompt", first.usage.prompt_tokens), ("generate", n_drawn)):
-        speed = f" ({n_tokens / seconds[name]:.1f} tokens/s)" if seconds[name] > 0 else ""
-        parts.append(f"{name}: {n_tokens} tokens in {seconds[name]:.2f} s{speed}")
-    return f"{'; '.join(parts)}; finish: {', '.join(completion.finish_reason for completion in completions)}"

@@ -33,12 +33,15 @@ class IdleRing:
             kept, self._kept = self._kept, None
         if kept is None:
             return PromptState(self._new_ring())
-        state, known_prompt = kept
-        ring = state.ring
-        if prompt_ids == known_prompt and state.logits is not None and ring.rewind(len(prompt_ids)):
-            return PromptState(ring, len(prompt_ids), state.logits)
-        shared = min(shared_length(ring.token_ids, prompt_ids), len(prompt_ids) - 1)
-        return PromptState(ring, ring.rewind(shared if shared >= SHORTEST_PREFIX else 0))
+        state, _ = kept
+        n_known = known_length(*kept, prompt_ids)
+        state.ring.rewind(n_known)
+        return PromptState(state.ring, n_known, state.logits if n_known == len(prompt_ids) else None)
+
+    def n_known(self, prompt_ids: list[int]) -> int:
+        """How many of a prompt's tokens `take` would find known."""
+        with self.held() as kept:
+            return 0 if kept is None else known_length(*kept, prompt_ids)
 
     def give_back(self, state: PromptState, prompt_ids: list[int]) -> None:
         """The ring of a generation that has ended, whose prompt this was."""
@@ -55,6 +58,19 @@ class IdleRing:
         finally:
             if kept is not None:
                 self.give_back(*kept)
+
+
+def known_length(state: PromptState, known_prompt: list[int], prompt_ids: list[int]) -> int:
+    """How many first tokens of a prompt need not be computed. state: what is left of one that began with known_prompt.
+
+    All of them only for the very same prompt, after which the logits are known.
+    """
+    ring, n_tokens = state.ring, len(prompt_ids)
+    is_same = prompt_ids == known_prompt and state.logits is not None
+    if is_same and ring.length >= n_tokens and ring.can_rewind(n_tokens):
+        return n_tokens
+    shared = min(shared_length(ring.token_ids, prompt_ids), n_tokens - 1)
+    return shared if shared >= SHORTEST_PREFIX and ring.can_rewind(shared) else 0
 
 
 def shared_length(first: Sequence[int], second: Sequence[int]) -> int:

@@ -179,10 +179,9 @@ def stats_lines(conversation: Conversation) -> Iterator[str]:
             f"prompt: {facts.prompt_tokens} tokens, {facts.known_tokens} of them known; "
             f"answer: {facts.answer_tokens} tokens"
         )
-        if facts.last is not None and facts.last.timings is not None:
-            seconds = facts.last.timings["generate"]
-            speed = f" ({facts.answer_tokens / seconds:.1f} tokens/s)" if seconds > 0 else ""
-            yield f"{facts.last.timings['prompt']:.2f} s to the first token, {seconds:.2f} s from there{speed}"
+        seconds = facts.timings["generate"]
+        speed = f" ({facts.answer_tokens / seconds:.1f} tokens/s)" if seconds > 0 else ""
+        yield f"{facts.timings['prompt']:.2f} s to the first token, {seconds:.2f} s from there{speed}"
     used = conversation.n_known if facts is None else facts.prompt_tokens + facts.answer_tokens
     yield f"context: {used} of {pipe.layout.context} tokens; ring: {size_text(pipe.ring_bytes)} of {pipe.kv_dtype}"
 
