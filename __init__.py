@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ringlet.core.candidates import Candidates
     from ringlet.core.completion import Chunk, Completion
     from ringlet.core.config import ModelConfig
-    from ringlet.core.errors import PluginError, RingletError
+    from ringlet.core.errors import FormatError, PluginError, RingletError
     from ringlet.core.explanation.trace import Trace
     from ringlet.core.hookspecs import hookimpl
     from ringlet.core.loading.architecture import Architecture, Key, SourceTable
@@ -35,6 +35,7 @@ __all__ = [
     "Candidates",
     "Chunk",
     "Completion",
+    "FormatError",
     "GgufLayers",
     "HuggingFaceLayers",
     "Key",
@@ -55,7 +56,6 @@ __all__ = [
     "SourceTable",
     "Tokenizer",
     "Trace",
-    "__version__",
     "hookimpl",
     "window_but_every_nth",
     "window_everywhere",
@@ -70,6 +70,7 @@ _HOMES = {
     "Candidates": "ringlet.core.candidates",
     "Chunk": "ringlet.core.completion",
     "Completion": "ringlet.core.completion",
+    "FormatError": "ringlet.core.errors",
     "GgufLayers": "ringlet.core.loading.layers",
     "HF_KEYS": "ringlet.core.loading.common_names",
     "HuggingFaceLayers": "ringlet.core.loading.layers",
@@ -112,4 +113,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What is public: nothing that Python or this module needs for itself."""
+    return [*__all__, "__version__"]

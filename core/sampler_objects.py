@@ -25,7 +25,7 @@ class Picker(Protocol):
     def pick(self, logits: Any, context: Any, /) -> Any: ...
 
 
-Sampler = Callable[[Any, Any], Any] | Picker | type
+Sampler = Callable[[Any, Any], Any] | Picker | type[Any]
 SamplerSpec = str | Sampler | Sequence[str | Sampler]
 
 

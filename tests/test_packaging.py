@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import email
 import graphlib
+import importlib
 import importlib.metadata
 import re
 import shutil
@@ -101,7 +102,7 @@ def test_the_wheel_is_pure_python_and_small(wheel: Path, project: dict) -> None:
     assert wheel.name == f"ringlet-{project['project']['version']}-py3-none-any.whl"
     assert wheel.stat().st_size < 10 * MEGABYTE
     suffixes = {Path(name).suffix for name in contents(wheel) if name.startswith("ringlet/")}
-    assert suffixes == {".py", ".json", ".safetensors", ".md", ".css", ".html", ".js"}
+    assert suffixes == {".py", ".json", ".safetensors", ".md", ".css", ".html", ".js", ".typed"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: Path, modules: dict) -> None:
@@ -156,10 +157,27 @@ def test_importing_ringlet_imports_nothing_heavy(repository: Path) -> None:
 def test_every_public_name_can_be_imported(repository: Path) -> None:
     code = "from ringlet import *; print(*(name for name in dir() if not name.startswith('_')))"
     found = set(run(sys.executable, "-c", code, cwd=repository.parent).split())
-    assert found == {*ringlet.__all__} - {"__version__"}
-    assert {*ringlet.__all__} <= {*dir(ringlet)}
+    assert found == {*ringlet.__all__}
+    assert dir(ringlet) == sorted([*ringlet.__all__, "__version__"])
     with pytest.raises(AttributeError, match=r"^module 'ringlet' has no attribute 'Nothing'$"):
         _ = ringlet.Nothing
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "plugins/samplers/__init__.py"])
+def test_type_checkers_see_every_public_name_where_it_is(name: str, repository: Path) -> None:
+    """Names that are imported late are written down thrice: for Python, for type checkers, and for `import *`."""
+    tree = ast.parse((repository / name).read_text(encoding="utf-8"))
+    package = ".".join(("ringlet", *Path(name).parts[:-1]))
+    module = importlib.import_module(package)
+    (block,) = (each for each in tree.body if isinstance(each, ast.If))
+    seen = {alias.name: each.module for each in block.body if isinstance(each, ast.ImportFrom) for alias in each.names}
+    homes = {
+        public: home if home.startswith("ringlet.") else f"{package}.{home}" for public, home in module._HOMES.items()
+    }
+    assert seen == homes
+    assert sorted(homes) == sorted(module.__all__)
+    for public, home in homes.items():
+        assert getattr(importlib.import_module(home), public) is getattr(module, public)
 
 
 def imported(statement: ast.stmt | ast.AST, modules: dict[str, ast.Module]) -> set[str]:
