@@ -19,7 +19,8 @@ import click
 import numpy as np
 
 from ringlet import Pipeline, SamplerChain
-from ringlet.core.step import run_step
+from ringlet.core.likeliest import Logits
+from ringlet.core.step import run_step_for_likeliest
 
 TEXT = 64  # tokens
 ALONE = (
@@ -43,7 +44,7 @@ def microseconds(call: Callable[[], object]) -> float:
     return (perf_counter_ns() - began) / 1000
 
 
-def in_a_row(spec: str, logits: np.ndarray, ids: np.ndarray, repeats: int) -> float:
+def in_a_row(spec: str, logits: Logits, ids: np.ndarray, repeats: int) -> float:
     """Median microseconds of one draw right after the other. Half of the ids are the prompt."""
     chain = SamplerChain(spec, seed=0)
     chain.sample(logits, ids[: len(ids) // 2])
@@ -51,7 +52,7 @@ def in_a_row(spec: str, logits: np.ndarray, ids: np.ndarray, repeats: int) -> fl
 
 
 class Model:
-    """A model that goes on with a text. logits: float32 (d_vocab,), after it. steps: microseconds of each."""
+    """A model that goes on with a text. logits: those after it, the likeliest listed. steps: microseconds of each."""
 
     def __init__(self, path: Path, n_tokens: int) -> None:
         self.pipe = Pipeline.from_pretrained(path, context=TEXT + n_tokens)
@@ -70,7 +71,7 @@ class Model:
         self.ids[self.length : self.length + len(ids)] = ids
         self.length += len(ids)
         began = perf_counter_ns()
-        self.logits = run_step(self.pipe.backend, [(self.ring, ids, "last")])[0]
+        self.logits = run_step_for_likeliest(self.pipe.backend, [(self.ring, ids, "last")])[0]
         self.steps.append((perf_counter_ns() - began) / 1000)
 
 
@@ -94,11 +95,12 @@ def main(model: Path | None, vocabulary: int, repeats: int) -> None:
     specs = list(CHAINS.values())
     if model is None:
         rng = np.random.default_rng(0)
-        logits, ids = rng.normal(-5, 4, vocabulary).astype(np.float32), rng.integers(0, vocabulary, TEXT)
+        values, ids = rng.normal(-5, 4, vocabulary).astype(np.float32), rng.integers(0, vocabulary, TEXT)
+        logits = Logits.of_all(values)
     else:
         running = Model(model, repeats * len(specs))
-        logits, ids = running.logits.copy(), running.ids[:TEXT].copy()
-    click.echo(f"{len(logits):,} logits, a text of {TEXT} tokens, median of {repeats}, in microseconds\n")
+        logits, ids = running.logits, running.ids[:TEXT].copy()
+    click.echo(f"{logits.d_vocab:,} logits, a text of {TEXT} tokens, median of {repeats}, in microseconds\n")
     click.echo(f"{'sampler':32} {'alone':>8} {'after top_k=40':>16}")
     for spec in ALONE:
         alone, after = (in_a_row(chain, logits, ids, repeats) for chain in (spec, f"top_k=40,{spec}"))

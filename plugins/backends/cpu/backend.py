@@ -16,6 +16,7 @@ from ringlet.core.batch import Batch
 from ringlet.core.checks import check_count
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
+from ringlet.core.likeliest import Likeliest
 from ringlet.core.ring_cache import RingCache
 from ringlet.core.weights import ModelWeights
 from ringlet.plugins.backends.cpu import records
@@ -91,11 +92,16 @@ class CpuBackend(Backend):
 
     def forward(self, batch: Batch) -> np.ndarray:
         with self._step_lock():
-            return self._run(batch)
+            return self._run(batch)[0]
+
+    def forward_likeliest(self, batch: Batch, count: int) -> Likeliest:
+        with self._step_lock():
+            logits, ids, values = self._run(batch, count)
+        return Likeliest(ids, values, self.config.d_vocab, logits.__getitem__)
 
     def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         with self._step_lock():
-            logits, x = self._run(batch), self._residual(len(batch.token_ids))
+            logits, x = self._run(batch)[0], self._residual(len(batch.token_ids))
         return logits, final_norm(self.config, self.weights, x)
 
     def _residual(self, n_tokens: int) -> np.ndarray:
@@ -121,7 +127,8 @@ class CpuBackend(Backend):
             self._lock, self._process = threading.Lock(), os.getpid()
         return self._lock
 
-    def _run(self, batch: Batch) -> np.ndarray:
+    def _run(self, batch: Batch, n_listed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The logits, and of each row the ids and the logits of the likeliest."""
         n_tokens = self._checked_length(batch)
         wanted = np.flatnonzero(batch.wants_logits).astype(np.int64)
         logits = np.empty((len(wanted), self.config.d_vocab), np.float32)
@@ -130,6 +137,8 @@ class CpuBackend(Backend):
         rings = np.zeros(len(tables), records.RING)
         rings["layers"], rings["angle_row"] = [address(table.table) for table in tables], rotations.first_of_ring
         pieces = self._pieces(batch, tables)
+        listed = (len(wanted), n_listed)
+        ids, values = np.empty(listed, np.int32), np.empty(listed, np.float32)
         arrays: dict[str, np.ndarray] = {
             "token_ids": np.ascontiguousarray(batch.token_ids, np.int32),
             "positions": np.ascontiguousarray(batch.positions, np.int64),
@@ -137,14 +146,21 @@ class CpuBackend(Backend):
             "wanted": wanted,
             "rings": rings,
             "logits": logits,
+            "listed_ids": ids,
+            "listed_values": values,
             "angle_rows": rotations.rows,
         }
+        if n_listed:
+            blocks = records.padded(-(-self.config.d_vocab // records.LOGITS_A_BLOCK))
+            arrays["block_maxima"] = np.full((len(wanted), blocks), -np.inf, np.float32)
+            arrays["listed_heaps"] = np.empty(listed, np.int64)
         if self._scratch.make_room(n_tokens, len(rotations.rows), n_tokens * self.config.n_kv_heads * pieces):
             for name, place in self._scratch.places.items():
                 self._job[name] = place
         sizes = {"n_tokens": n_tokens, "n_wanted": len(wanted), "n_angle_rows": len(rotations.rows), "pieces": pieces}
+        sizes["n_listed"] = n_listed
         self._team.run(StepTask(self._job, sizes, arrays, (batch, tables, self._scratch.memory)))
-        return logits
+        return logits, ids, values
 
     def _checked_length(self, batch: Batch) -> int:
         """The number of tokens, once it is sure that every index in the batch is within its bounds."""

@@ -116,6 +116,7 @@ store_f32, store_f16 = _storer(types.float32), _storer(types.float32, float_to_h
 store_u8 = _storer(types.int64, lambda builder, value: builder.trunc(value, I8))
 store_u16 = _storer(types.int64, lambda builder, value: builder.trunc(value, I16))
 store_u32 = _storer(types.int64, lambda builder, value: builder.trunc(value, I32))
+store_i64 = _storer(types.int64)
 
 _SHORTS = ir.VectorType(I16, f32s.lanes)
 load_f32s, load_u8x16, load_i8x16 = loader(f32s, f32s.llvm), loader(u8x16, u8x16.llvm), loader(i8x16, i8x16.llvm)

@@ -12,12 +12,13 @@ import numpy as np
 PADDING = 16  # float32 values: the widest vector
 SEGMENT = 256  # positions that attention scores at a time; a context is split at its multiples
 PANEL_ROWS = 16  # rows of weights that are interleaved (see `interleaving`): LANES at most
+LOGITS_A_BLOCK = 32  # logits that have a maximum of their own (see `likeliest`)
 VALUE_ROWS = 16  # values of a ring unpacked together
 ADDRESS = COUNT = CODE = "i8"
 
 # A piece of work (see `work`) has its shares taken at its address, its shares done DONE bytes on
 DONE, WORK_BYTES = 64, 128
-WORKS_A_LAYER, WORKS_BESIDE = 14, 4  # pieces of work in a layer of the step at most, and outside of the layers
+WORKS_A_LAYER, WORKS_BESIDE = 14, 5  # pieces of work in a layer of the step at most, and outside of the layers
 
 # Activations in bytes (see `byte_rows`): columns that weights share a scale over, and bytes of float32 beside them
 RUN, SCALES_BYTES, SUM_BYTES, HALF_SUMS_BYTES = 32, 32, 4, 8
@@ -126,6 +127,12 @@ JOB = _record(
     wanted=ADDRESS,
     rings=ADDRESS,
     logits=ADDRESS,  # float32 (n_wanted, d_vocab)
+    # The likeliest tokens of each row, in order, or n_listed 0
+    n_listed=COUNT,
+    listed_ids=ADDRESS,  # int32 (n_wanted, n_listed)
+    listed_values=ADDRESS,  # float32 (n_wanted, n_listed)
+    listed_heaps=ADDRESS,  # int64 (n_wanted, n_listed)
+    block_maxima=ADDRESS,  # float32 (n_wanted, blocks padded)
     # Rotations: rows 0 … n_ropes·n_tokens - 1 are those of the tokens, the others the rings' own
     n_angle_rows=COUNT,
     angle_rows=ADDRESS,

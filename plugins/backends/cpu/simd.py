@@ -160,12 +160,12 @@ def fma(typingctx, a, b, c):
     return a(a, a, a), generate
 
 
-def _reduction(name: str, start: float | None) -> Any:
+def _reduction(name: str, start: float | None, promise: str = "reassoc") -> Any:
     @intrinsic
     def reduce(typingctx, vector):
         def generate(context, builder, sig, args):
             arguments = args if start is None else [F32(start), *args]
-            return call(builder, f"llvm.vector.reduce.{name}.v{vector.lanes}f32", F32, arguments, fastmath=("reassoc",))
+            return call(builder, f"llvm.vector.reduce.{name}.v{vector.lanes}f32", F32, arguments, fastmath=(promise,))
 
         return types.float32(vector), generate
 
@@ -174,6 +174,7 @@ def _reduction(name: str, start: float | None) -> Any:
 
 sum_lanes = _reduction("fadd", -0.0)
 max_lanes = _reduction("fmax", None)  # NaN lanes are passed over
+max_number = _reduction("fmax", None, "nnan")  # there must be no NaN; quicker
 
 
 @intrinsic

@@ -14,6 +14,7 @@ from ringlet.plugins.backends.cpu.attention import attend, place_token
 from ringlet.plugins.backends.cpu.attention_places import padded_bytes
 from ringlet.plugins.backends.cpu.byte_rows import fill_byte_row
 from ringlet.plugins.backends.cpu.compiling import kernel
+from ringlet.plugins.backends.cpu.likeliest import find_block_maxima, list_likeliest
 from ringlet.plugins.backends.cpu.memory import (
     angle_row_at,
     job_at,
@@ -24,11 +25,12 @@ from ringlet.plugins.backends.cpu.memory import (
     rope_at,
     run_code,
 )
-from ringlet.plugins.backends.cpu.records import RUN, WORK_BYTES
+from ringlet.plugins.backends.cpu.records import LOGITS_A_BLOCK, RUN, WORK_BYTES
 from ringlet.plugins.backends.cpu.work import ROWS_A_SHARE, finish, share_count, share_size, take, wait
 
 ONE, ZERO = np.float32(1), np.float32(0)
-EMBED, PLACE, HEADS_TO_BYTES, ADD_ATTENTION, ADD_FEED_FORWARD, FINAL_NORM = range(6)
+LOGITS_AT_ONCE = 1024  # a multiple of the rows that matrices are multiplied by at once, and of a block's logits
+EMBED, PLACE, HEADS_TO_BYTES, ADD_ATTENTION, ADD_FEED_FORWARD, FINAL_NORM, LIST_LIKELIEST = range(7)
 
 
 @kernel
@@ -52,7 +54,9 @@ def step(thread, job_address):
         work = product(job, layer.W_down, job.hidden, job.hidden_bytes, memory, job.projected, work)
         work = for_tokens(ADD_FEED_FORWARD, job, model, index, job.n_tokens, memory, work)
     work = for_tokens(FINAL_NORM, job, model, 0, job.n_wanted, memory, work)
-    logits(job, model, memory, work)
+    work = logits(job, model, memory, work)
+    if job.n_listed != 0:
+        for_tokens(LIST_LIKELIEST, job, model, 0, job.n_wanted, memory, work)
 
 
 @kernel
@@ -81,8 +85,10 @@ def do_token(what, job, model, index, token, memory):
         add_attention(job, model, layer_at(model.layers, index), token)
     elif what == ADD_FEED_FORWARD:
         add_feed_forward(job, model, layer_at(model.layers, index), index, token)
-    else:
+    elif what == FINAL_NORM:
         final_norm(job, model, token)
+    else:
+        list_row(job, model, token)
 
 
 @kernel
@@ -249,16 +255,42 @@ def final_norm(job, model, place):
 @kernel
 def logits(job, model, memory, work):
     """O_vocab = x·W_t + b_t, capped where the model caps it."""
-    matrix, out_bytes = model.W_t, 4 * model.W_t.n_rows
-    size = share_size(matrix.n_rows, ROWS_A_SHARE, job.n_threads)
-    n_shares, share = share_count(matrix.n_rows, size), take(work)
+    n_rows = model.W_t.n_rows
+    size = share_size(n_rows, ROWS_A_SHARE, job.n_threads)
+    n_shares, share = share_count(n_rows, size), take(work)
     while share < n_shares:
-        start, stop = share * size, min(matrix.n_rows, (share + 1) * size)
-        multiply(job, matrix, start, stop, job.normed, job.normed_bytes, job.n_wanted, memory, job.logits, out_bytes)
-        if model.logit_soft_cap != ZERO:
-            for place in range(job.n_wanted):
-                at = job.logits + place * out_bytes + 4 * start
-                elementwise.soft_cap(at, stop - start, model.logit_soft_cap)
+        end = min(n_rows, (share + 1) * size)
+        for start in range(share * size, end, LOGITS_AT_ONCE):
+            some_logits(job, model, start, min(end, start + LOGITS_AT_ONCE), memory)
         finish(work)
         share = take(work)
     wait(job, work, n_shares)
+    return work + WORK_BYTES
+
+
+@kernel
+def some_logits(job, model, start, stop, memory):
+    """Those from start to stop of all wanted tokens, and the maxima of their blocks while they are at hand."""
+    matrix, row_bytes = model.W_t, 4 * model.W_t.n_rows
+    multiply(job, matrix, start, stop, job.normed, job.normed_bytes, job.n_wanted, memory, job.logits, row_bytes)
+    for place in range(job.n_wanted):
+        row = job.logits + place * row_bytes
+        if model.logit_soft_cap != ZERO:
+            elementwise.soft_cap(row + 4 * start, stop - start, model.logit_soft_cap)
+        if job.n_listed != 0:
+            find_block_maxima(row, start, stop, job.block_maxima + place * maxima_bytes(matrix.n_rows))
+
+
+@kernel
+def list_row(job, model, place):
+    """The likeliest tokens of a row of logits."""
+    n_logits, n = model.W_t.n_rows, job.n_listed
+    row, maxima = job.logits + place * 4 * n_logits, job.block_maxima + place * maxima_bytes(n_logits)
+    ids, values = job.listed_ids + 4 * place * n, job.listed_values + 4 * place * n
+    list_likeliest(row, n_logits, maxima, n, job.listed_heaps + 8 * place * n, ids, values)
+
+
+@kernel
+def maxima_bytes(n_logits):
+    """Bytes of a row of block maxima."""
+    return padded_bytes(-(-n_logits // LOGITS_A_BLOCK))
