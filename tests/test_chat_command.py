@@ -129,8 +129,13 @@ def test_a_mistake_ends_a_pipe_in_one_line(text: str | bytes, said: str) -> None
 @pytest.mark.parametrize(
     ("options", "template", "said"),
     [
-        ([], None, "the model has no chat template: give one (--template FILE, or template= in Python)"),
+        (
+            [],
+            None,
+            "the model has no chat template: choose a model for conversations (--model), or give --template (template= in Python): chatml, gemma, llama3, mistral, plain, or one of your own",
+        ),
         ([], "no/such/file", "no/such/file: No such file or directory"),
+        ([], "chatlm", "--template chatlm: neither a file nor a template's name: there are chatml, gemma, "),
         ([], "{{ x", "--template: no chat template that can be used: line 1: "),
         ([], "{{ raise_exception('never') }}", "--template: the chat template refuses these messages: never"),
         (
@@ -163,6 +168,18 @@ def test_a_template_in_a_file_is_named_by_it(tmp_path: Path) -> None:
     assert f"Error: {tmp_path / 't.jinja'}: the chat template fails in line 1: " in result.stderr
     (tmp_path / "t.jinja").write_text(POET, encoding="utf-8")
     assert chat("春\n", template=str(tmp_path / "t.jinja")).stdout == chat("春\n").stdout
+
+
+def test_a_template_of_ours_by_its_name() -> None:
+    assert chat("春\n", template="plain").stdout == chat("春\n", template="<bos>" + POET).stdout
+    assert "no token" not in chat("春\n", template="plain").stderr
+    warned = chat("春\n", template="chatml")
+    assert warned.exit_code == 0
+    missing = "the model has no token <|im_start|>, <|im_end|>"
+    assert warned.stderr.startswith(f"Warning: {missing}: the template chatml is not the one it was trained with\n")
+    assert (
+        "Error: mistral: the chat template refuses" not in chat("春\n秋\n", "--system", "x", template="mistral").stderr
+    )
 
 
 def test_a_full_context_is_told() -> None:
@@ -288,7 +305,7 @@ def test_ctrl_c_stops_the_answer_and_the_next_one_leaves(terminal: object) -> No
     shown.interrupt()
     shown.until(r"\(Ctrl-C again leaves, and so does Ctrl-D\)\s+> ")
     shown.type("春眠不觉晓\n")
-    shown.until("晓.*\n.*[\u4e00-\u9fff]{4}")  # how a line is echoed is the line editor's affair
+    shown.until("晓(.*\n)+.*[\u4e00-\u9fff]{4}")  # how a line is echoed is the line editor's affair
     shown.interrupt()
     shown.until(r"\(stopped\)\s+> ")
     shown.type("/stats\n")
@@ -296,7 +313,7 @@ def test_ctrl_c_stops_the_answer_and_the_next_one_leaves(terminal: object) -> No
         r"prompt: \d+ tokens.*\n.* s to the first token, .* s from there \([\d.]+ tokens/s\)\s+context: .*\s+> "
     )
     shown.type("秋\n")
-    shown.until("秋.*\n.*[\u4e00-\u9fff]{4}")
+    shown.until("秋(.*\n)+.*[\u4e00-\u9fff]{4}")
     shown.interrupt()
     shown.until(r"\(stopped\)\s+> ")
     shown.interrupt()
@@ -325,7 +342,7 @@ def test_generate_chat_applies_the_template_once() -> None:
         (["--system", "x"], "--system is for a conversation: give --chat with it"),
         (["--template", "x"], "--template is for a conversation: give --chat with it"),
         (["--chat", "--parse-special"], "--parse-special: with --chat the template writes the special tokens"),
-        (["--chat"], "the model has no chat template: give one (--template FILE"),
+        (["--chat"], "the model has no chat template: choose a model for conversations (--model), or give --template"),
         (["--prompt-cache", "no/such/folder/x"], "no/such/folder/x: there is no directory"),
         (["--prompt-cache", "x", "--strategy", "contrastive_search"], "contrastive_search computes a prompt anew"),
     ],

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ringlet.core.errors import RingletError
+from ringlet.tokenization.chat.shipped import SHIPPED, shipped_template
 from ringlet.tokenization.chat.template import ChatTemplate
+from ringlet.tokenization.tokenizer import Tokenizer
 
 FIXTURE = Path(__file__).parent / "fixtures" / "chat" / "rendered.json"
 HELLO = [{"role": "user", "content": " Hello, world! \n two\tlines "}]
@@ -210,7 +213,7 @@ def test_any_expression_is_jinja_s(expression: str, content: str) -> None:
 @pytest.mark.reference
 def test_rendering_is_that_of_the_installed_transformers() -> None:
     template_utils = pytest.importorskip("transformers.utils.chat_template_utils")
-    for name, source in TEMPLATES.items():
+    for name, source in {**TEMPLATES, **{name: shipped_template(name) for name in SHIPPED}}.items():
         for messages in CONVERSATIONS.values():
             for generate in (False, True):
                 plain = template_utils._normalize_chat_messages(messages)
@@ -222,3 +225,94 @@ def test_rendering_is_that_of_the_installed_transformers() -> None:
                         render(source, messages, generate)
                 else:
                     assert render(source, messages, generate) == expected, name
+
+
+# --- templates that come with us -------------------------------------------------------------------------------------
+
+
+def turns(messages: list[dict]) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"]) for message in messages]
+
+
+def chatml(messages: list[dict], generate: bool) -> str:
+    text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns(messages))
+    return text + ("<|im_start|>assistant\n" if generate else "")
+
+
+def llama3(messages: list[dict], generate: bool) -> str:
+    def head(role: str) -> str:
+        return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
+
+    text = "".join(f"{head(role)}{content.strip()}<|eot_id|>" for role, content in turns(messages))
+    return BOS + text + (head("assistant") if generate else "")
+
+
+def system_and_others(messages: list[dict]) -> tuple[str, list[tuple[str, str]]]:
+    if messages[0]["role"] == "system":
+        return messages[0]["content"] + "\n\n", turns(messages[1:])
+    return "", turns(messages)
+
+
+def gemma(messages: list[dict], generate: bool) -> str:
+    before, others = system_and_others(messages)
+    text = BOS
+    for role, content in others:
+        name = {"user": "user", "assistant": "model"}[role]
+        text += f"<start_of_turn>{name}\n{before}{content.strip()}<end_of_turn>\n"
+        before = ""
+    return text + ("<start_of_turn>model\n" if generate else "")
+
+
+def mistral(messages: list[dict], generate: bool) -> str:
+    before, others = system_and_others(messages)
+    text = BOS
+    for role, content in others:
+        text += f" [INST] {before}{content} [/INST]" if role == "user" else f" {content}{EOS}"
+        before = ""
+    return text
+
+
+def plain(messages: list[dict], generate: bool) -> str:
+    return BOS + "".join(f"{content}\n" for _, content in turns(messages))
+
+
+BOS, EOS = SPECIAL_TOKENS["bos_token"], SPECIAL_TOKENS["eos_token"]
+FORMULAS = {"chatml": chatml, "gemma": gemma, "llama3": llama3, "mistral": mistral, "plain": plain}
+TALKS = [
+    HELLO,
+    [{"role": "system", "content": " Be brief. "}, *HELLO],
+    [*HELLO, {"role": "assistant", "content": " 你好\n"}, {"role": "user", "content": "1 < 2 & 3"}],
+    [{"role": "system", "content": "s"}, *HELLO, {"role": "assistant", "content": ""}, *HELLO],
+]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("generate", [False, True])
+def test_a_template_of_ours_is_its_formula(name: str, generate: bool) -> None:
+    for talk in TALKS:
+        assert render(shipped_template(name), talk, generate) == FORMULAS[name](talk, generate)
+        assert reference(shipped_template(name), talk, generate) == FORMULAS[name](talk, generate)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_template_of_ours_does_for_a_model_without_special_tokens(name: str) -> None:
+    found = ChatTemplate(shipped_template(name), name, {}).render(TALKS[2], True, {})
+    assert found == FORMULAS[name](TALKS[2], True).replace(BOS, "").replace(EOS, "")
+
+
+@pytest.mark.parametrize("name", ["gemma", "mistral"])
+def test_a_format_of_turns_refuses_what_is_none(name: str) -> None:
+    with pytest.raises(RingletError, match="after the system message, user and assistant must alternate"):
+        render(shipped_template(name), [*HELLO, *HELLO])
+
+
+def test_a_template_of_ours_names_its_control_tokens() -> None:
+    for name, controls in SHIPPED.items():
+        assert set(re.findall(r"<[|\w]+>", shipped_template(name))) == set(controls)
+
+
+def test_a_template_of_ours_is_found_by_its_name_unless_the_model_has_one_of_it() -> None:
+    poet = Tokenizer.from_pretrained(None)
+    assert poet.chat_format("plain").render(HELLO) == f"<bos>{HELLO[0]['content']}\n"
+    own = Tokenizer(poet._codec, chat_templates={"plain": "mine"})
+    assert own.chat_format("plain").render(HELLO) == "mine"

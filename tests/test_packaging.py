@@ -102,7 +102,7 @@ def test_the_wheel_is_pure_python_and_small(wheel: Path, project: dict) -> None:
     assert wheel.name == f"ringlet-{project['project']['version']}-py3-none-any.whl"
     assert wheel.stat().st_size < 10 * MEGABYTE
     suffixes = {Path(name).suffix for name in contents(wheel) if name.startswith("ringlet/")}
-    assert suffixes == {".py", ".json", ".safetensors", ".md", ".css", ".html", ".js", ".typed"}
+    assert suffixes == {".py", ".json", ".safetensors", ".md", ".css", ".html", ".js", ".jinja", ".typed"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: Path, modules: dict) -> None:
@@ -117,6 +117,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, repository: P
     page = {path.name: path.read_bytes() for path in (repository / "core" / "explanation" / "page").iterdir()}
     found = {Path(name).name: data for name, data in contents(wheel).items() if "/explanation/page/" in name}
     assert found == page
+    templates = {path.name: path.read_bytes() for path in (repository / "tokenization/chat/templates").iterdir()}
+    found = {Path(name).name: data for name, data in contents(wheel).items() if "/chat/templates/" in name}
+    assert found == templates
     for name in MODEL:
         assert contents(wheel)[f"ringlet/data/poet/{name}"] == (repository / "data" / "poet" / name).read_bytes()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,23 +107,44 @@ class Tokenizer:
     def chat_format(self, template: str | None = None, origin: str = "the chat template") -> ChatFormat:
         """How a conversation becomes token ids.
 
-        template: a Jinja text, or the name of one of the model's; None for its default one. origin: how errors call a
-        text that is given here. Raises RingletError where there is none, or for one that cannot be used.
+        template: the name of one of the model's or of ours (see `chat.shipped`), or a Jinja text; None for the model's
+        default one. origin: how errors call a text that is given here. Raises RingletError where there is none, or for
+        one that cannot be used.
         """
         if template not in self._chat_formats:
             from ringlet.tokenization.chat.format import ChatFormat
 
             name = "default" if template is None else template
-            source = self.chat_templates.get(name, template)
-            if source is None:
-                raise RingletError(f"the model has no chat template: give one ({self._other_templates()})")
-            where = self._template_origins.get(name, origin) if name in self.chat_templates else origin
-            self._chat_formats[template] = ChatFormat(self._codec, source, where, self.special_tokens)
+            source, where = self._template_source(name, origin)
+            known = self.special_tokens if name in self.chat_templates else self._known_tokens
+            self._chat_formats[template] = ChatFormat(self._codec, source, where, known)
         return self._chat_formats[template]
 
-    def _other_templates(self) -> str:
-        named = ", ".join(map(repr, sorted(self.chat_templates)))
-        return f"its own are {named}" if named else "--template FILE, or template= in Python"
+    @cached_property
+    def _known_tokens(self) -> dict[str, str]:
+        """The special tokens, for a template that is not the model's: with the one that begins a text, which no
+        configuration may name."""
+        texts = {token_id: text for text, token_id in self._codec.whole_tokens.items()}
+        begins = {} if self.bos_id is None or self.bos_id not in texts else {"bos_token": texts[self.bos_id]}
+        return begins | self.special_tokens
+
+    def _template_source(self, template: str, origin: str) -> tuple[str, str]:
+        """A template's text, and how errors call it."""
+        from ringlet.tokenization.chat.shipped import SHIPPED, shipped_template
+
+        if template in self.chat_templates:
+            return self.chat_templates[template], self._template_origins.get(template, origin)
+        if template in SHIPPED:
+            return shipped_template(template), template
+        if template != "default":
+            return template, origin
+        if self.chat_templates:
+            own = ", ".join(map(repr, sorted(self.chat_templates)))
+            raise RingletError(f"the model has no usual chat template: choose one with --template (its own are {own})")
+        raise RingletError(
+            "the model has no chat template: choose a model for conversations (--model), or give --template "
+            f"(template= in Python): {', '.join(SHIPPED)}, or one of your own"
+        )
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Token ids of the text.

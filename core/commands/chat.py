@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from ringlet.core.commands.options import (
     verbose_option,
 )
 from ringlet.core.defaults import DEFAULT_SAMPLER
+from ringlet.core.errors import RingletError
 from ringlet.core.terminal.command import SAMPLING, TEXT
 from ringlet.core.terminal.command_group import CommandState
-from ringlet.core.terminal.console import read_text_file, remark
+from ringlet.core.terminal.console import read_text_file, remark, warn
+from ringlet.tokenization.chat.shipped import SHIPPED
 
 if TYPE_CHECKING:
     from ringlet.tokenization.chat.format import ChatFormat
@@ -33,7 +36,8 @@ template_options = options(
         TEXT,
         "--template",
         metavar="TEMPLATE",
-        help="A chat template instead of the model's own: a file, a Jinja text, or the name of another of the model's.",
+        help=f"A chat template instead of the model's own: {', '.join(SHIPPED)}, the name of another of the model's, "
+        "a file, or a Jinja text.",
     ),
 )
 
@@ -44,7 +48,7 @@ template_options = options(
     Examples:
       ringlet chat --model model.gguf
       ringlet chat --model org/name --system "Answer in one sentence." --context 8192
-      ringlet chat --template poet.jinja --max-tokens 64
+      ringlet chat --template plain --max-tokens 64
       echo "Who was Li Bai?" | ringlet chat --model model.gguf
     """,
 )
@@ -113,9 +117,22 @@ def chat(
 
 
 def chat_format(tokenizer: Tokenizer, template: str | None) -> ChatFormat:
-    """The model's own, another of its by name, or one in a file or a text. Raises RingletError where there is none."""
+    """The model's own, one by its name, or one in a file or a text. Raises RingletError where there is none."""
     if template is None or template in tokenizer.chat_templates:
+        return tokenizer.chat_format(template)
+    if template in SHIPPED:
+        warn_of_missing_tokens(tokenizer, template)
         return tokenizer.chat_format(template)
     if "{{" in template or "{%" in template:
         return tokenizer.chat_format(template, "--template")
+    if template.isidentifier() and not Path(template).exists():
+        names = ", ".join((*sorted(tokenizer.chat_templates), *SHIPPED))
+        raise RingletError(f"--template {template}: neither a file nor a template's name: there are {names}")
     return tokenizer.chat_format(read_text_file(template, MOST_BYTES), template)
+
+
+def warn_of_missing_tokens(tokenizer: Tokenizer, template: str) -> None:
+    """A model that was not trained for a format reads its control tokens as plain text."""
+    missing = [text for text in SHIPPED[template] if len(tokenizer.encode(text, False, parse_special=True)) != 1]
+    if missing:
+        warn(f"the model has no token {', '.join(missing)}: the template {template} is not the one it was trained with")
