@@ -86,6 +86,35 @@ def test_json_has_everything(plugin):
     assert {row["kind"] for row in rows} >= {"sampler", "backend", "architecture", "command"}
 
 
+def test_one_alone_is_told_with_all_of_its_docstring(plugin):
+    lines = listed("many", "--plugin", plugin).stdout.splitlines()
+    assert lines[:3] == [
+        f"sampler many ({plugin} 3.1)",
+        "  Does nothing, with 我爱你 many parameters.",
+        "  More of it.",
+    ]
+    shown = listed("--plugin", plugin).stdout.splitlines()
+    at = shown.index(lines[0])
+    assert lines[3:] == shown[at + 2 : at + 2 + len(lines[3:])]  # its parameters, as in the list
+    assert "More of it." not in "\n".join(shown)
+    assert listed("many", "--plugin", plugin, columns=200).stdout.startswith(lines[0])
+    (row,) = json.loads(listed("many", "--json", "--plugin", plugin).stdout)
+    assert row in json.loads(listed("--json", "--plugin", plugin).stdout)
+    assert listed("greet", "--plugin", plugin).stdout.splitlines()[1:] == ["  Greets."]
+
+
+def test_a_name_that_nothing_has(plugin):
+    result = CliRunner().invoke(main, ["plugins", "list", "mony", "--plugin", plugin])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "Error: unknown plugin 'mony': did you mean many?\n"
+
+
+def test_names_are_in_order(plugin):
+    rows = json.loads(listed("--json", "--plugin", plugin).stdout)
+    kinds = ["sampler", "backend", "architecture", "observer", "command"]
+    assert rows == sorted(rows, key=lambda row: (kinds.index(row["kind"]), row["name"]))
+
+
 def test_the_commands_of_plugins(plugin):
     rows = json.loads(listed("--json", "--plugin", plugin).stdout)
     (greet,) = [row for row in rows if row["kind"] == "command"]

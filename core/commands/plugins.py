@@ -18,18 +18,21 @@ def plugins() -> None:
 
 
 @plugins.command("list", cls=Command, short_help="List what is registered, and where it comes from.")
+@click.argument("name", required=False)
 @json_option
 @click.pass_context
-def list_plugins(ctx: click.Context, as_json: bool) -> None:
-    """List what is registered, and where it comes from."""
-    from ringlet.core.terminal.plugin_listing import plugin_lines, plugin_rows
+def list_plugins(ctx: click.Context, name: str | None, as_json: bool) -> None:
+    """List what is registered, and where it comes from; of what has the NAME, all that there is to say."""
+    from ringlet.core.terminal.plugin_listing import lines_of_one, plugin_lines, plugin_rows
 
     state: CommandState = ctx.obj
     root = ctx.find_root().command
     taken = root.commands if isinstance(root, click.Group) else ()
     commands = state.plugin_commands(taken).values()
     if as_json:
-        print_json(plugin_rows(state.plugins, commands))
+        print_json(plugin_rows(state.plugins, commands, name))
+    elif name is not None:
+        print_lines(lines_of_one(state.plugins, commands, name))
     else:
         print_lines(plugin_lines(state.plugins, commands))
 

@@ -8,22 +8,25 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
+from ringlet.core.errors import RingletError
 from ringlet.core.parameters import ParameterOf, parameters_of
-from ringlet.core.plugin_manager import KINDS, PluginManager, Registered
+from ringlet.core.plugin_manager import KINDS, PluginManager, Registered, unknown_name
 from ringlet.core.sampler_spec import spec_text
-from ringlet.core.terminal.columns import aligned, width_of, wrapped
+from ringlet.core.terminal.columns import aligned, page_width, width_of, wrapped
 
 HEADER = ["KIND", "NAME", "TYPE", "RANGE", "DEFAULT", "WHAT IT DOES", "ORIGIN", "VERSION"]
 PROSE = HEADER.index("WHAT IT DOES")  # the column that is wrapped
 NARROWEST_PROSE = 30  # characters
 
 
-def plugin_rows(plugins: PluginManager, commands: Iterable[Registered] = ()) -> list[dict[str, Any]]:
-    """Everything registered, by kind, as plain values. usage: how a sampler is written, others' names.
+def plugin_rows(
+    plugins: PluginManager, commands: Iterable[Registered] = (), name: str | None = None
+) -> list[dict[str, Any]]:
+    """Everything registered, by kind and name, as plain values. usage: how a sampler is written, others' names.
 
-    commands: those that plugins have added.
+    commands: those that plugins have added. name: only what has it. Raises RingletError where nothing has.
     """
-    return [_row(registered) for registered in _all(plugins, commands)]
+    return [_row(registered) for registered in _named(_all(plugins, commands), name, plugins)]
 
 
 def plugin_lines(plugins: PluginManager, commands: Iterable[Registered] = (), width: int | None = None) -> list[str]:
@@ -32,11 +35,31 @@ def plugin_lines(plugins: PluginManager, commands: Iterable[Registered] = (), wi
     width: columns that may be filled; None: those of the terminal.
     """
     listed, width = _all(plugins, commands), width or get_terminal_size().columns
-    return _table(listed, width) or [line for registered in listed for line in _stack(registered, width)]
+    if not (lines := _table(listed, width)):
+        lines = [line for one in listed for line in _stack(one, width, [_summary(one)])]
+    return lines
+
+
+def lines_of_one(plugins: PluginManager, commands: Iterable[Registered], name: str) -> list[str]:
+    """What is registered under a name, with all that is said of it. Raises RingletError where nothing is."""
+    return [
+        line
+        for one in _named(_all(plugins, commands), name, plugins)
+        for line in _stack(one, page_width(), _description(one).split("\n\n"))
+    ]
 
 
 def _all(plugins: PluginManager, commands: Iterable[Registered]) -> list[Registered]:
-    return [*(registered for kind in KINDS for registered in plugins.registry(kind).values()), *commands]
+    groups = [*(plugins.registry(kind).values() for kind in KINDS), commands]
+    return [registered for group in groups for registered in sorted(group, key=lambda one: one.name)]
+
+
+def _named(listed: list[Registered], name: str | None, plugins: PluginManager) -> list[Registered]:
+    """Those of that name, whatever their kind; all for None."""
+    found = [registered for registered in listed if name in (None, registered.name)]
+    if name is not None and not found:
+        raise RingletError(unknown_name("plugin", name, {one.name for one in listed}, plugins.faults))
+    return found
 
 
 def _table(listed: list[Registered], width: int) -> list[str]:
@@ -63,11 +86,12 @@ def _table_rows(registered: Registered) -> Iterator[list[str]]:
         yield ["", f"  {parameter.name}", *takes, _meaning(parameter), "", ""]
 
 
-def _stack(registered: Registered, width: int) -> Iterator[str]:
-    """A line with the name, and below it what there is to say."""
+def _stack(registered: Registered, width: int, paragraphs: Iterable[str]) -> Iterator[str]:
+    """A line with the name, and below it what there is to say. paragraphs: of its docstring."""
     version = f" {registered.version}" if registered.version else ""
     yield f"{registered.kind} {registered.name} ({_shown(registered.origin)}{version})"
-    yield from _paragraph(_summary(registered), width, "  ")
+    for paragraph in paragraphs:
+        yield from _paragraph(paragraph, width, "  ")
     for parameter in _parameters(registered):
         takes = ", ".join(text for text in (_type(parameter), _range(parameter)) if text)
         default = "must be given" if parameter.required else f"default {_default(parameter)}"
@@ -120,9 +144,13 @@ def _default(parameter: ParameterOf) -> str:
 
 
 def _summary(registered: Registered) -> str:
-    """The first sentence or line of its docstring, its own and no base class's; of a command, that of its help."""
+    return _description(registered).partition("\n")[0]
+
+
+def _description(registered: Registered) -> str:
+    """Its docstring, its own and no base class's; of a command, its help."""
     text = registered.cls.help if registered.kind == "command" else vars(registered.cls).get("__doc__")
-    return inspect.cleandoc(text).partition("\n")[0] if isinstance(text, str) else ""
+    return inspect.cleandoc(text) if isinstance(text, str) else ""
 
 
 def _row(registered: Registered) -> dict[str, Any]:
