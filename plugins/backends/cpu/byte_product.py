@@ -14,13 +14,15 @@ from ringlet.plugins.backends.cpu.byte_rows import byte_row_bytes
 from ringlet.plugins.backends.cpu.byte_vectors import dot, load_i8s, load_u8s, repeat_four, zeros_i32s
 from ringlet.plugins.backends.cpu.byte_weights import ByteFormat
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, store, store_f32
+from ringlet.plugins.backends.cpu.memory import load_f32, load_f32s, prefetch, store, store_f32
 from ringlet.plugins.backends.cpu.records import HALF_SUMS_BYTES, PANEL_ROWS, RUN, SCALES_BYTES, SUM_BYTES
 from ringlet.plugins.backends.cpu.simd import fma, splat, to_f32
 from ringlet.plugins.backends.cpu.target import LANES
 from ringlet.plugins.backends.cpu.tuples import for_each, same
 
 ZERO = np.float32(0)
+AHEAD = 4096  # bytes: CPUs look ahead by themselves, but not across pages of memory, and not far enough
+LINE = 64  # bytes
 MANY = 8 if LANES == 16 else 4  # tokens whose sums fit the CPU's registers
 
 
@@ -48,6 +50,13 @@ def multiplier(format: ByteFormat) -> Any:
                 from_memory(n_columns, x, n_tokens, memory, to, out_bytes, n)
 
     return multiply
+
+
+@kernel
+def prefetch_block(start, n_bytes):
+    """Ask for a block of a panel that is needed soon."""
+    for at in range(0, n_bytes, LINE):
+        prefetch(start + at)
 
 
 @kernel
@@ -88,6 +97,8 @@ def _from_panel(format: ByteFormat, tokens: int) -> Any:
         for run in range(n_columns // RUN):
             block, inner = panel + run // runs_a_block * block_bytes, run % runs_a_block
             words, halves = block + 4 * first_row, block + word_bytes + 2 * first_row
+            if inner == 0 and first_row == 0:
+                prefetch_block(block + AHEAD, block_bytes)
             first, second, at = sums(), sums(), RUN * run
             for j in range(4):
                 first = dots(column(words, inner, j), at + 4 * j, first, rows)
@@ -144,6 +155,8 @@ def _fill_kernel(format: ByteFormat) -> Any:
         for run in range(n_columns // RUN):
             block, inner = panel + run // runs_a_block * block_bytes, run % runs_a_block
             words, halves = block + 4 * first_row, block + word_bytes + 2 * first_row
+            if inner == 0 and first_row == 0:
+                prefetch_block(block + AHEAD, block_bytes)
             for j in range(8):
                 store(at + 4 * LANES * j, column(words, inner, j))
             found, to = scales(words, halves, inner), at + 32 * LANES
