@@ -40,23 +40,26 @@ class Batch:
         if len({id(ring) for ring in rings}) != len(rings):
             raise RingletError("a sequence may stand in a batch once")
         for _, ids, _ in parts:
-            wrong = next((i for i in ids if not 0 <= i < d_vocab), None)
-            if wrong is not None:
+            if len(ids) and not 0 <= min(ids) <= max(ids) < d_vocab:
+                wrong = next(i for i in ids if not 0 <= i < d_vocab)
                 raise RingletError(f"token id {wrong} is outside the vocabulary of {d_vocab}")
         for ring, ids, _ in parts:
             ring.reserve(len(ids))
-        lengths = [len(ids) for _, ids, _ in parts]
-        starts = tuple(int(i) for i in np.cumsum([0, *lengths]))
-        wants = np.zeros(starts[-1], bool)
-        for (_, _, wanted), start, stop in zip(parts, starts, starts[1:], strict=False):
-            wants[{"none": slice(0, 0), "last": slice(stop - 1, stop), "all": slice(start, stop)}[wanted]] = True
+        token_ids, positions, sequence, wants, starts = list[int](), list[int](), list[int](), list[bool](), [0]
+        for index, (ring, ids, wanted) in enumerate(parts):
+            n, first = len(ids), ring.length
+            token_ids += ids
+            positions += range(first, first + n)
+            sequence += [index] * n
+            wants += {"none": [False] * n, "last": [False] * (n - 1) + [True], "all": [True] * n}[wanted]
+            starts.append(starts[-1] + n)
         return cls(
             rings=rings,
-            token_ids=np.array([i for _, ids, _ in parts for i in ids], np.int32),
-            positions=np.concatenate([np.arange(len(ids), dtype=np.int64) + ring.length for ring, ids, _ in parts]),
-            sequence=np.repeat(np.arange(len(parts), dtype=np.int32), lengths),
-            wants_logits=wants,
-            starts=starts,
+            token_ids=np.array(token_ids, np.int32),
+            positions=np.array(positions, np.int64),
+            sequence=np.array(sequence, np.int32),
+            wants_logits=np.array(wants, bool),
+            starts=tuple(starts),
         )
 
     def __post_init__(self) -> None:

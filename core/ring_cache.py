@@ -136,6 +136,7 @@ class RingCache:
         self.memory: Any = new_memory()
         self._new_memory = new_memory
         self._tokens = TokenList([])
+        self._fewest_slots = min(layer.slots - layer.sinks for layer in layout.layers)
         self._first_held = [0] * len(layout.layers)  # sinks apart, positions before it are overwritten or may be
 
     @property
@@ -162,6 +163,8 @@ class RingCache:
             raise RingFull(f"{self.length + n_tokens} tokens do not fit a context of {self.layout.context}")
         if not 1 <= n_tokens <= self.layout.chunk:
             raise RingletError(f"{n_tokens} tokens in one step: from 1 to {self.layout.chunk} are possible")
+        if self.length + n_tokens <= self._fewest_slots:
+            return
         for index, layer in enumerate(self.layout.layers):
             overwritten = self.length + n_tokens - (layer.slots - layer.sinks)
             self._first_held[index] = max(self._first_held[index], overwritten)

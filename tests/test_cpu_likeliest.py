@@ -23,7 +23,7 @@ def make_list(logits, n, maxima, count, heap, ids, values):
 
 
 def listed(logits: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    maxima = np.full(padded(-(-len(logits) // LOGITS_A_BLOCK)), -np.inf, np.float32)
+    maxima = np.full(padded(-(-len(logits) // LOGITS_A_BLOCK)), np.inf, np.float32)
     heap, ids, values = np.empty(count, np.int64), np.full(count + 1, -7, np.int32), np.full(count + 1, -7, np.float32)
     find(address(logits), len(logits), address(maxima))
     make_list(address(logits), len(logits), address(maxima), count, address(heap), address(ids), address(values))

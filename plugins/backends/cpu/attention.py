@@ -24,7 +24,6 @@ from ringlet.plugins.backends.cpu.memory import (
     job_at,
     load_f32,
     load_f32s,
-    load_i32,
     load_i64,
     ring_at,
     ring_layer_address,
@@ -49,7 +48,7 @@ def place_token(job, model, layer, index, token, head):
 
     K is stored rotated at its position. The query meets sinks rotated at min(position, capacity - 1).
     """
-    ring = ring_at(job.rings, load_i32(job.sequence + 4 * token))
+    ring = ring_at(job.rings, load_i64(job.sequence + 8 * token))
     place = ring_layer_at(ring.layers, index)
     position = position_of(job, token)
     angles = layer.rope * job.n_tokens + token
@@ -133,7 +132,7 @@ def attend_one_piece(job_address, model, index, pair, piece, memory):
 @kernel
 def layers_of(job, token):
     """Address of the layers of the token's ring."""
-    return ring_at(job.rings, load_i32(job.sequence + 4 * token)).layers
+    return ring_at(job.rings, load_i64(job.sequence + 8 * token)).layers
 
 
 @kernel

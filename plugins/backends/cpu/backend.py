@@ -23,8 +23,10 @@ from ringlet.plugins.backends.cpu import records
 from ringlet.plugins.backends.cpu.check import check_weights
 from ringlet.plugins.backends.cpu.kept_code import kernels_folder
 from ringlet.plugins.backends.cpu.machine_code import machine_code
+from ringlet.plugins.backends.cpu.records import address
 from ringlet.plugins.backends.cpu.scratch import Scratch
-from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, Rotations, address, all_units, needed_units
+from ringlet.plugins.backends.cpu.step_task import StepTask
+from ringlet.plugins.backends.cpu.tables import ModelTable, RingTable, all_units, needed_units, rotations
 from ringlet.plugins.backends.cpu.team import Step, Team, usable_cores
 
 SPLIT_PAIRS = 16  # of token and K/V head: with so few or fewer, long contexts are split over threads
@@ -44,24 +46,6 @@ def final_norm(config: ModelConfig, weights: ModelWeights, x: np.ndarray) -> np.
     if config.norm == "rms":
         return rms_norm(x, weights.final_norm, config.norm_epsilon)
     return layer_norm(x, weights.final_norm, weights.final_norm_bias, config.norm_epsilon)
-
-
-class StepTask:
-    """A step's job, with memory of its own: a thread that lags behind in it reads nothing of a later step's."""
-
-    def __init__(self, common: np.ndarray, sizes: dict[str, int], arrays: dict[str, np.ndarray], kept: object) -> None:
-        self._job, self._kept = common.copy(), (arrays, kept)
-        job = self._job[0]
-        layers = int(job["n_layers"])
-        self._work = np.zeros(
-            records.WORK_BYTES * (records.WORKS_A_LAYER * layers + records.WORKS_BESIDE) // 8, np.int64
-        )
-        self.abandoned = np.zeros(1, np.int64)
-        for name, array in {**arrays, "work": self._work, "abandoned": self.abandoned}.items():
-            job[name] = address(array)
-        for name, size in sizes.items():
-            job[name] = size
-        self.address = address(self._job)
 
 
 class CpuBackend(Backend):
@@ -86,9 +70,7 @@ class CpuBackend(Backend):
         self._scratch = Scratch(self._model, n_threads)
         self._team = Team(n_threads, step_at(codes["step"]))
         self._lock, self._process = threading.Lock(), os.getpid()
-        self._job = np.zeros(1, records.JOB)  # what all steps have in common
-        self._job["n_threads"], self._job["model"] = n_threads, address(self._model.record)
-        self._job["n_layers"] = config.n_layers
+        self._job = {"n_threads": n_threads, "n_layers": config.n_layers, "model": address(self._model.record)}
 
     def forward(self, batch: Batch) -> np.ndarray:
         with self._step_lock():
@@ -129,53 +111,48 @@ class CpuBackend(Backend):
 
     def _run(self, batch: Batch, n_listed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The logits, and of each row the ids and the logits of the likeliest."""
-        n_tokens = self._checked_length(batch)
-        wanted = np.flatnonzero(batch.wants_logits).astype(np.int64)
-        logits = np.empty((len(wanted), self.config.d_vocab), np.float32)
+        lists = self._checked_lists(batch)
         tables = [self._ring_table(ring) for ring in batch.rings]
-        rotations = Rotations(self._model, batch, tables)
-        rings = np.zeros(len(tables), records.RING)
-        rings["layers"], rings["angle_row"] = [address(table.table) for table in tables], rotations.first_of_ring
-        pieces = self._pieces(batch, tables)
-        listed = (len(wanted), n_listed)
-        ids, values = np.empty(listed, np.int32), np.empty(listed, np.float32)
-        arrays: dict[str, np.ndarray] = {
-            "token_ids": np.ascontiguousarray(batch.token_ids, np.int32),
-            "positions": np.ascontiguousarray(batch.positions, np.int64),
-            "sequence": np.ascontiguousarray(batch.sequence, np.int32),
-            "wanted": wanted,
-            "rings": rings,
-            "logits": logits,
-            "listed_ids": ids,
-            "listed_values": values,
-            "angle_rows": rotations.rows,
+        lists["rings"], lists["angle_rows"] = rotations(self._model, lists["positions"], tables)
+        n_tokens, n_wanted, n_angle_rows = len(lists["positions"]), len(lists["wanted"]), len(lists["angle_rows"]) // 2
+        pieces = self._pieces(lists["positions"], tables)
+        if self._scratch.make_room(n_tokens, n_angle_rows, n_tokens * self.config.n_kv_heads * pieces):
+            self._job |= self._scratch.places
+        logits = np.empty((n_wanted, self.config.d_vocab), np.float32)
+        listed = np.empty((2, n_wanted, n_listed), np.int32)  # ids, and the bits of their logits
+        maxima_bytes = 4 * records.padded(-(-self.config.d_vocab // records.LOGITS_A_BLOCK))
+        search = np.empty(n_wanted * (8 * n_listed + maxima_bytes), np.uint8) if n_listed else logits
+        job = self._job | {
+            "n_tokens": n_tokens,
+            "n_wanted": n_wanted,
+            "n_angle_rows": n_angle_rows,
+            "pieces": pieces,
+            "n_listed": n_listed,
+            "logits": address(logits),
+            "listed_ids": address(listed),
+            "listed_values": address(listed) + listed.nbytes // 2,
+            "listed_heaps": address(search),
+            "block_maxima": address(search) + 8 * n_wanted * n_listed,
         }
-        if n_listed:
-            blocks = records.padded(-(-self.config.d_vocab // records.LOGITS_A_BLOCK))
-            arrays["block_maxima"] = np.full((len(wanted), blocks), -np.inf, np.float32)
-            arrays["listed_heaps"] = np.empty(listed, np.int64)
-        if self._scratch.make_room(n_tokens, len(rotations.rows), n_tokens * self.config.n_kv_heads * pieces):
-            for name, place in self._scratch.places.items():
-                self._job[name] = place
-        sizes = {"n_tokens": n_tokens, "n_wanted": len(wanted), "n_angle_rows": len(rotations.rows), "pieces": pieces}
-        sizes["n_listed"] = n_listed
-        self._team.run(StepTask(self._job, sizes, arrays, (batch, tables, self._scratch.memory)))
-        return logits, ids, values
+        self._team.run(StepTask(job, lists, (batch, tables, self._scratch.memory, logits, listed, search)))
+        return logits, listed[0], listed[1].view(np.float32)
 
-    def _checked_length(self, batch: Batch) -> int:
-        """The number of tokens, once it is sure that every index in the batch is within its bounds."""
-        n = len(batch.token_ids)
-        if not (len(batch.positions) == len(batch.sequence) == len(batch.wants_logits) == n):
+    def _checked_lists(self, batch: Batch) -> dict[str, list[int]]:
+        """What the batch holds, once it is sure that every index in it is within its bounds."""
+        token_ids, positions, sequence = batch.token_ids.tolist(), batch.positions.tolist(), batch.sequence.tolist()
+        wants = batch.wants_logits.tolist()
+        if not len(token_ids) == len(positions) == len(sequence) == len(wants):
             raise ValueError("the arrays of a batch differ in length")
         highest = self.config.context_length if self.config.learned_positions else 1 << 62
         for values, limit, name in (
-            (batch.token_ids, self.config.d_vocab, "token id"),
-            (batch.positions, highest, "position"),
-            (batch.sequence, len(batch.rings), "sequence"),
+            (token_ids, self.config.d_vocab, "token id"),
+            (positions, highest, "position"),
+            (sequence, len(batch.rings), "sequence"),
         ):
-            if n and not (values.min() >= 0 and values.max() < limit):
+            if values and not (min(values) >= 0 and max(values) < limit):
                 raise RingletError(f"a {name} of the batch is outside 0 … {limit - 1}")
-        return n
+        wanted = [place for place, wants_logits in enumerate(wants) if wants_logits]
+        return {"token_ids": token_ids, "positions": positions, "sequence": sequence, "wanted": wanted}
 
     def _ring_table(self, ring: RingCache) -> RingTable:
         table = self._rings.get(ring)
@@ -183,13 +160,13 @@ class CpuBackend(Backend):
             table = self._rings[ring] = RingTable(ring, self._model)
         return table
 
-    def _pieces(self, batch: Batch, tables: list[RingTable]) -> int:
+    def _pieces(self, positions: list[int], tables: list[RingTable]) -> int:
         """Pieces that a query's positions have at most, or 0 where splitting does not pay.
 
         It does not depend on the number of threads, and changes no result.
         """
-        if len(batch.token_ids) * self.config.n_kv_heads > SPLIT_PAIRS:
+        if not positions or len(positions) * self.config.n_kv_heads > SPLIT_PAIRS:
             return 0
-        last, capacity = int(batch.positions.max()), max(table.capacity for table in tables)
-        pieces = 1 + min(last // records.SEGMENT + 1, capacity // records.SEGMENT + 2)
+        capacity = max(table.capacity for table in tables)
+        pieces = 1 + min(max(positions) // records.SEGMENT + 1, capacity // records.SEGMENT + 2)
         return pieces if pieces > 2 else 0

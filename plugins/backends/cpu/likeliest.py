@@ -53,9 +53,11 @@ def find_block_maxima(logits, start, stop, maxima):
 def list_likeliest(logits, n_logits, maxima, count, heap, ids, values):
     """ids (count,), int32, and values (count,), float32, of the likeliest, 1 ≤ count ≤ n_logits.
 
-    maxima: of the blocks, −inf after the last up to a whole vector. heap: for int64 (count,).
+    maxima: of the blocks, with room up to a whole vector. heap: for int64 (count,).
     """
     n_blocks = -(-n_logits // LOGITS_A_BLOCK)
+    for block in range(n_blocks, -(-n_blocks // LANES) * LANES):
+        store_f32(maxima + 4 * block, -INFINITY)
     border, n_held = border_of(maxima, n_blocks, count), 0
     for block in range(n_blocks):
         if not load_f32(maxima + 4 * block) < border:

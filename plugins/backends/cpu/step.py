@@ -19,7 +19,6 @@ from ringlet.plugins.backends.cpu.memory import (
     angle_row_at,
     job_at,
     layer_at,
-    load_i32,
     load_i64,
     model_at,
     rope_at,
@@ -154,7 +153,7 @@ def embed(job, model, token):
     """A token to its vector, and the first norm."""
     width, matrix, positions = padded_bytes(model.d_model), model.embedding, model.positions
     x, normed = job.x + token * width, job.normed + token * width
-    row = load_i32(job.token_ids + 4 * token)
+    row = load_i64(job.token_ids + 8 * token)
     run_code(matrix.code, (matrix.address + row * matrix.row_bytes, model.d_model, x))
     if model.embedding_scale != ONE:
         elementwise.scale(x, model.d_model, model.embedding_scale)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
 from ringlet.core.quantization import BLOCK_FORMATS
 from ringlet.core.ring_cache import RingCache
@@ -169,7 +168,7 @@ class RingTable:
             raise ValueError(f"a ring of {len(ring.layout.layers)} layers, the model has {model.config.n_layers}")
         self.capacity = max(layer.capacity for layer in ring.layout.layers)
         self.table = np.zeros(len(ring.layout.layers), records.RING_LAYER)
-        rotations: dict[tuple[int, int], int] = {}
+        self.rotations: list[tuple[int, int]] = []  # rope and position of each
         for index, (record, layer) in enumerate(zip(self.table, ring.layout.layers, strict=True)):
             keys, values = ring.memory.keys[index], ring.memory.values[index]
             self._check(keys, layer.slots, model.config.d_k, model.config)
@@ -191,8 +190,10 @@ class RingTable:
             record["slots"], record["capacity"], record["sinks"] = layer.slots, layer.capacity, layer.sinks
             if layer.sinks and model.rope_of_layer[index] >= 0:
                 rotation = (model.rope_of_layer[index], layer.capacity - 1)
-                record["sink_angles"] = rotations.setdefault(rotation, len(rotations))
-        self.rotations = np.array(list(rotations), np.int64).reshape(-1, 2)  # rope and position of each
+                if rotation not in self.rotations:
+                    self.rotations.append(rotation)
+                record["sink_angles"] = self.rotations.index(rotation)
+        self.address = address(self.table)
 
     @staticmethod
     def _check(array: np.ndarray, slots: int, width: int, config: ModelConfig) -> None:
@@ -209,16 +210,13 @@ class RingTable:
             raise ValueError(f"a ring's scales are {array.shape} of {array.dtype}, not {shape} of float32")
 
 
-class Rotations:
-    """The angle rows of a step: each rope at each token's position, then the rings' own."""
-
-    def __init__(self, model: ModelTable, batch: Batch, rings: list[RingTable]) -> None:
-        n_tokens, n_ropes = len(batch.token_ids), len(model.ropes)
-        own = [table.rotations for table in rings]
-        self.first_of_ring = n_ropes * n_tokens + np.cumsum([0, *map(len, own)])[:-1]
-        self.rows = np.empty(n_ropes * n_tokens + sum(map(len, own)), records.ANGLE_ROW)
-        self.rows["rope"][: n_ropes * n_tokens] = np.repeat(np.arange(n_ropes), n_tokens)
-        self.rows["position"][: n_ropes * n_tokens] = np.tile(batch.positions, n_ropes)
-        if len(self.rows) > n_ropes * n_tokens:
-            extra = np.concatenate(own)
-            self.rows["rope"][n_ropes * n_tokens :], self.rows["position"][n_ropes * n_tokens :] = extra.T
+def rotations(model: ModelTable, positions: list[int], rings: list[RingTable]) -> tuple[list[int], list[int]]:
+    """A step's records.RING and records.ANGLE_ROW, number after number: each rope at each token's position, then the
+    rings' own rotations.
+    """
+    rows = [(rope, position) for rope in range(len(model.ropes)) for position in positions]
+    ring_records = list[int]()
+    for ring in rings:
+        ring_records += (ring.address, len(rows))
+        rows += ring.rotations
+    return ring_records, [number for row in rows for number in row]
