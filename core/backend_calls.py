@@ -60,7 +60,7 @@ def forward_likeliest(backend: Backend, batch: Batch, count: int) -> Likeliest:
     if not isinstance(found, Likeliest):
         raise fault(backend.label, hook, f"returned {type(found).__name__}, not a Likeliest")
     if backend.origin is not None:
-        _check_listed(backend, hook, found, np.count_nonzero(batch.wants_logits), count)
+        _check_listed(backend, hook, found, int(np.count_nonzero(batch.wants_logits)), count)
         _check_rings(backend, hook, batch)
         return replace(found, fetch=lambda row: _fetched(backend, hook, found, row))
     return found
@@ -115,7 +115,7 @@ def forward_with_hidden(backend: Backend, batch: Batch) -> tuple[np.ndarray, np.
 
 
 def _checked_logits(backend: Backend, hook: str, batch: Batch, logits: object) -> np.ndarray:
-    found = _checked_array(backend, hook, logits, (np.count_nonzero(batch.wants_logits), backend.config.d_vocab))
+    found = _checked_array(backend, hook, logits, (int(np.count_nonzero(batch.wants_logits)), backend.config.d_vocab))
     if backend.origin is not None:
         _check_numbers(backend, hook, found)
         _check_rings(backend, hook, batch)

@@ -92,7 +92,11 @@ class Candidates:
 
     def draw(self, rng: np.random.Generator) -> int:
         """One id from the softmax, by inverting its cumulative sum (float64) at one uniform number."""
-        return self._id_at(_place_of_share(self._all_weights, rng.random()))
+        return self.at_share(rng.random())
+
+    def at_share(self, share: float) -> int:
+        """The id at which the cumulative sum of the probabilities exceeds the share, 0 ≤ share < 1."""
+        return self._id_at(_place_of_share(self._all_weights, share))
 
     # --- fewer of them, or others ------------------------------------------------------------------------------------
 

@@ -12,9 +12,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from ringlet.core.drawing_plan import DrawingPlan
 from ringlet.core.largest import column_maxima
-
-LISTED = 256  # tokens: the forty of top-k, and those that may take the places of others that a sampler lowers
 
 
 class Logits:
@@ -22,11 +21,20 @@ class Logits:
 
     ids: int32 (n,), the n likeliest of all d_vocab tokens, the largest logit first, of equal ones the lowest id first;
     none where nothing is known. values: their logits, float32 (n,). A NaN comes before all numbers.
-    fetch: gives the logits of all tokens, float32 (d_vocab,).
+    fetch: gives the logits of all tokens, float32 (d_vocab,). draw: see `Likeliest`. removed: ids without a logit.
     """
 
-    def __init__(self, ids: np.ndarray, values: np.ndarray, d_vocab: int, fetch: Callable[[], np.ndarray]) -> None:
+    def __init__(
+        self,
+        ids: np.ndarray,
+        values: np.ndarray,
+        d_vocab: int,
+        fetch: Callable[[], np.ndarray],
+        draw: Callable[..., int] | None = None,
+        removed: np.ndarray | None = None,
+    ) -> None:
         self.ids, self.values, self.d_vocab, self._fetch = ids, values, d_vocab, fetch
+        self._draw, self._removed = draw, NONE_REMOVED if removed is None else removed
 
     @classmethod
     def of_all(cls, logits: np.ndarray) -> Logits:
@@ -53,7 +61,23 @@ class Logits:
         if not len(removed):
             return self
         left = np.isin(self.ids, removed, invert=True)
-        return Logits(self.ids[left], self.values[left], self.d_vocab, lambda: _without(self.all, removed))
+        all_removed = np.concatenate([self._removed, removed])
+        fetch = partial(_without, self, removed)
+        return Logits(self.ids[left], self.values[left], self.d_vocab, fetch, self._draw, all_removed)
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether the backend has code that draws."""
+        return self._draw is not None and len(self.ids) > 0
+
+    def draw(self, plan: DrawingPlan, token_ids: np.ndarray, prompt_length: int, uniform: float) -> int | None:
+        """The id that the backend draws by the plan; None where the listed tokens do not tell it.
+
+        token_ids: int32 (n,), the text so far. uniform: 0 ≤ uniform < 1, which decides.
+        """
+        assert self._draw is not None
+        found = self._draw(self._removed, plan, np.ascontiguousarray(token_ids), prompt_length, uniform)
+        return None if found < 0 else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +86,16 @@ class Likeliest:
 
     ids: int32 (rows, n), values: float32 (rows, n), as in `Logits`; n may be 0. d_vocab: how many tokens there are.
     fetch: gives all logits of a row, float32 (d_vocab,), and goes on to do so while somebody holds on to it, whatever
-    steps come after.
+    steps come after. draw: draws a token of a row in compiled code, where the backend has some: (row, this, removed
+    ids: int64 (n,), plan, token ids so far: int32 (m,), how many of them are the prompt, a uniform number) -> its id,
+    or -1 where those that are listed do not tell it. See `DrawingPlan`.
     """
 
     ids: np.ndarray
     values: np.ndarray
     d_vocab: int
     fetch: Callable[[int], np.ndarray]
+    draw: Callable[..., int] | None = None
 
     @classmethod
     def of_all(cls, logits: np.ndarray) -> Likeliest:
@@ -78,15 +105,15 @@ class Likeliest:
 
     def rows(self) -> list[Logits]:
         return [
-            Logits(ids, values, self.d_vocab, partial(self.fetch, row))
+            Logits(ids, values, self.d_vocab, partial(self.fetch, row), self.draw and partial(self.draw, row, self))
             for row, (ids, values) in enumerate(zip(self.ids, self.values, strict=True))
         ]
 
 
-NONE_LISTED, NO_VALUES = np.empty(0, np.int32), np.empty(0, np.float32)
+NONE_LISTED, NO_VALUES, NONE_REMOVED = np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.int64)
 
 
-def _without(logits: np.ndarray, removed: np.ndarray) -> np.ndarray:
-    logits = logits.copy()
+def _without(row: Logits, removed: np.ndarray) -> np.ndarray:
+    logits = row.all.copy()
     logits[removed] = -np.inf
     return logits

@@ -10,6 +10,7 @@ import numpy as np
 
 from ringlet.core.candidates import Candidates, UnusableLogits
 from ringlet.core.checks import is_whole
+from ringlet.core.drawing_plan import Operation
 from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.registration import defines
 from ringlet.core.sampler_context import SamplerContext
@@ -38,6 +39,12 @@ class SamplerLink:
         link = copy(self)
         link.sampler = self._guarded("deepcopy", deepcopy, self.sampler, dict(shared))
         return link
+
+    @property
+    def operation(self) -> Operation | None:
+        """What a built-in sampler says of itself, if it says something; it takes the place of a call."""
+        tells = getattr(self.sampler, "operation", None) if self._registered.is_built_in else None
+        return None if tells is None else tells()
 
     def call(self, candidates: Candidates, context: SamplerContext) -> Candidates:
         """What the sampler leaves."""

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 
 from ringlet.core.candidates import Candidates, UnusableLogits
 from ringlet.core.checks import is_whole
+from ringlet.core.drawing_plan import plan_of
 from ringlet.core.errors import RingletError
 from ringlet.core.likeliest import Logits
 from ringlet.core.plugin_manager import PluginManager, load_plugins
@@ -79,6 +80,7 @@ class SamplerChain:
         self._prompt_length: int | None = None
         with np.errstate(all="ignore"):
             self._links = [SamplerLink(step) for step in steps]
+        self._plan = plan_of([link.operation for link in self._links])
 
     def __repr__(self) -> str:
         return f"<SamplerChain {','.join(map(str, self._steps))}>"
@@ -98,13 +100,19 @@ class SamplerChain:
 
     def sample(self, logits: ArrayLike | Logits, token_ids: ArrayLike = ()) -> int:
         """The next token's id. Arguments as for `process`. Raises PluginError, naming the sampler that failed."""
+        uniform = None
+        if self._plan is not None and isinstance(logits, Logits) and logits.can_draw:
+            uniform = self._rng.random() if self._plan.draws else 0.0
+            drawn = logits.draw(self._plan, *self._text(token_ids), uniform)
+            if drawn is not None:
+                return drawn
         with np.errstate(all="ignore"):
             candidates, context = self._begin(logits, token_ids)
             for link in self._links:
                 if link.picks:
                     return link.pick(candidates, context)
                 candidates = link.call(candidates, context)
-            return candidates.draw(self._rng)
+            return candidates.at_share(self._rng.random() if uniform is None else uniform)
 
     def fork(self) -> SamplerChain:
         """A chain in the same state, for another way to go on.
@@ -119,18 +127,24 @@ class SamplerChain:
 
     def _begin(self, logits: ArrayLike | Logits, token_ids: ArrayLike) -> tuple[Candidates, SamplerContext]:
         lent = logits if isinstance(logits, Logits) else Logits.of_all(as_logits(logits))
-        candidates, ids = check_logits(lent), checked_ids(token_ids).view()
+        candidates, (ids, prompt_length) = check_logits(lent), self._text(token_ids)
+        ids = ids.view()
         ids.flags.writeable = False
-        if self._prompt_length is None:
-            self._prompt_length = len(ids)
-        step = max(0, len(ids) - self._prompt_length)
+        step = max(0, len(ids) - prompt_length)
         d_vocab, end_ids = candidates.d_vocab, self._end_ids
         if len(end_ids) and end_ids[-1] >= d_vocab:  # a tokenizer may know more tokens than the model
             end_ids = end_ids[end_ids < d_vocab]
         context = SamplerContext(
-            ids, self._prompt_length, step, d_vocab, self._rng, self._tokenizer, end_ids, self._model, lent
+            ids, prompt_length, step, d_vocab, self._rng, self._tokenizer, end_ids, self._model, lent
         )
         return candidates, context
+
+    def _text(self, token_ids: ArrayLike) -> tuple[np.ndarray, int]:
+        """The ids so far, int32 (n,), and how many of them are the prompt: all at first."""
+        ids = checked_ids(token_ids)
+        if self._prompt_length is None:
+            self._prompt_length = len(ids)
+        return ids, self._prompt_length
 
 
 def parse_chain(spec: SamplerSpec, plugins: PluginManager) -> tuple[SamplerStep, ...]:

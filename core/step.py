@@ -9,7 +9,8 @@ import numpy as np
 from ringlet.core.backend import Backend
 from ringlet.core.backend_calls import forward, forward_likeliest, forward_with_hidden
 from ringlet.core.batch import Batch
-from ringlet.core.likeliest import LISTED, Logits
+from ringlet.core.drawing_plan import LISTED
+from ringlet.core.likeliest import Logits
 from ringlet.core.ring_cache import RingCache
 
 

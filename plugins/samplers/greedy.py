@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ringlet.core.candidates import Candidates
+from ringlet.core.drawing_plan import GREEDY, Operation
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.sampling import SamplerContext
 
@@ -18,6 +19,9 @@ class Greedy:
 
     def pick(self, candidates: Candidates, context: SamplerContext) -> int:
         return int(candidates.top(1).ids[0])
+
+    def operation(self) -> Operation:
+        return Operation(GREEDY, 0)
 
 
 @hookimpl

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import numpy as np
 
 from ringlet.core.candidates import Candidates
+from ringlet.core.drawing_plan import Operation
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
@@ -30,6 +32,9 @@ class MinP:
         if self.p == 0:
             return candidates
         return candidates.at_least(candidates.largest + np.log(self.p))
+
+    def operation(self) -> Operation:
+        return Operation("min_p", float(np.log(self.p)) if self.p else -math.inf)
 
 
 @hookimpl

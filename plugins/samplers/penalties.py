@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from ringlet.core.candidates import Candidates
+from ringlet.core.drawing_plan import NO_WINDOW, Operation
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
@@ -26,6 +27,7 @@ class Penalty:
     """What the three have in common: which tokens of the text count."""
 
     takes_candidates = True
+    name: str
 
     def __init__(self, penalty: float, window: int | None, semantics: Semantics) -> None:
         self.penalty = penalty
@@ -38,6 +40,11 @@ class Penalty:
         if self._window is not None:
             start = max(start, len(context.token_ids) - self._window)
         return context.token_counts(start)
+
+    def operation(self) -> Operation:
+        return Operation(
+            self.name, self.penalty, NO_WINDOW if self._window is None else self._window, self._of_completion
+        )
 
 
 class RepetitionPenalty(Penalty):

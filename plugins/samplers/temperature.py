@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from ringlet.core.candidates import Candidates
+from ringlet.core.drawing_plan import Operation
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
@@ -58,6 +59,9 @@ class Temperature:
         lowest, highest = max(0.0, self.temperature - self.range), min(self.temperature + self.range, LARGEST)
         share = candidates.entropy / np.log(len(candidates))
         return lowest + (highest - lowest) * share**self.exponent
+
+    def operation(self) -> Operation | None:
+        return Operation("temperature", self.temperature) if self.range == 0 else None
 
 
 @hookimpl

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ringlet.core.candidates import Candidates
+from ringlet.core.drawing_plan import Operation
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
@@ -24,6 +25,9 @@ class TopK:
 
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
         return candidates.top(self.k) if self.k else candidates
+
+    def operation(self) -> Operation:
+        return Operation("top_k", self.k)
 
 
 @hookimpl

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ringlet.core.candidates import Candidates
+from ringlet.core.drawing_plan import Operation
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
@@ -27,6 +28,9 @@ class TopP:
 
     def __call__(self, candidates: Candidates, context: SamplerContext) -> Candidates:
         return candidates if self.p == 1 else candidates.nucleus(self.p)
+
+    def operation(self) -> Operation:
+        return Operation("top_p", self.p)
 
 
 @hookimpl

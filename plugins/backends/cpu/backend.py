@@ -21,6 +21,7 @@ from ringlet.core.ring_cache import RingCache
 from ringlet.core.weights import ModelWeights
 from ringlet.plugins.backends.cpu import records
 from ringlet.plugins.backends.cpu.check import check_weights
+from ringlet.plugins.backends.cpu.drawing import Drawer
 from ringlet.plugins.backends.cpu.kept_code import kernels_folder
 from ringlet.plugins.backends.cpu.machine_code import machine_code
 from ringlet.plugins.backends.cpu.records import address
@@ -69,6 +70,7 @@ class CpuBackend(Backend):
         self._rings: weakref.WeakKeyDictionary[RingCache, RingTable] = weakref.WeakKeyDictionary()
         self._scratch = Scratch(self._model, n_threads)
         self._team = Team(n_threads, step_at(codes["step"]))
+        self._drawer = Drawer(codes["draw"])
         self._lock, self._process = threading.Lock(), os.getpid()
         self._job = {"n_threads": n_threads, "n_layers": config.n_layers, "model": address(self._model.record)}
 
@@ -79,7 +81,7 @@ class CpuBackend(Backend):
     def forward_likeliest(self, batch: Batch, count: int) -> Likeliest:
         with self._step_lock():
             logits, ids, values = self._run(batch, count)
-        return Likeliest(ids, values, self.config.d_vocab, logits.__getitem__)
+        return Likeliest(ids, values, self.config.d_vocab, logits.__getitem__, self._drawer.draw)
 
     def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         with self._step_lock():

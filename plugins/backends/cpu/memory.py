@@ -168,7 +168,7 @@ def record_reader(dtype: np.dtype) -> Any:
 job_at, model_at = record_reader(records.JOB), record_reader(records.MODEL)
 layer_at, rope_at = record_reader(records.LAYER), record_reader(records.ROPE)
 ring_at, ring_layer_at = record_reader(records.RING), record_reader(records.RING_LAYER)
-angle_row_at = record_reader(records.ANGLE_ROW)
+angle_row_at, choice_at = record_reader(records.ANGLE_ROW), record_reader(records.CHOICE)
 
 
 @intrinsic

@@ -168,6 +168,35 @@ JOB = _record(
 )
 
 
+ENTRY_BYTES, OPERATION_BYTES = 16, 32  # of a table of tokens, and of an operation (see `draw`)
+
+CHOICE = _record(
+    listed_ids=ADDRESS,  # int32 (n_listed,), float32 (n_listed,): see `core.likeliest.Logits`
+    listed_values=ADDRESS,
+    n_listed=COUNT,
+    logits=ADDRESS,  # float32 (d_vocab,)
+    d_vocab=COUNT,
+    removed=ADDRESS,  # int64 (n_removed,), ids that must not be drawn
+    n_removed=COUNT,
+    token_ids=ADDRESS,  # int32 (n_tokens,), the text so far
+    n_tokens=COUNT,
+    prompt_length=COUNT,
+    operations=ADDRESS,  # float64 (n_operations, NUMBERS): see `core.drawing_plan`
+    n_operations=COUNT,
+    k=COUNT,
+    draws=CODE,
+    uniform="f8",
+    table=ADDRESS,  # n_entries, a power of two and more than there may be tokens in it
+    n_entries=COUNT,
+    heap=ADDRESS,  # int64 (k,)
+    ids=ADDRESS,  # int64 (k,)
+    values=ADDRESS,  # float32 (k,)
+    largest=ADDRESS,  # float32, twice
+    number=ADDRESS,
+    found=ADDRESS,  # int64: the id
+)
+
+
 def padded(n: int) -> int:
     """n rounded up to a multiple of PADDING."""
     return -(-n // PADDING) * PADDING

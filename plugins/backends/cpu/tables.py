@@ -40,7 +40,7 @@ def _units_of(
     multiply = [f"multiply_{name}" for name in sorted(multiplied_formats)]
     unpack = [f"unpack_{name}" for name in sorted(looked_up_formats)]
     turned = ["interleave"] if any(is_interleaved(name) for name in multiplied_formats) else []
-    return ["step", *attend, *multiply, *unpack, *turned]
+    return ["step", *attend, "draw", *multiply, *unpack, *turned]
 
 
 def multiplied(weights: ModelWeights) -> list[Matrix]:
