@@ -11,6 +11,7 @@ from ringlet.core.host_memory import HOST_DTYPES, host_bytes
 from ringlet.core.model import Model
 from ringlet.core.ring_cache import RingLayout
 from ringlet.core.weights import Matrix, ModelWeights
+from ringlet.tokenization.tokenizer import Tokenizer
 
 THEORY_WEIGHTS = ("W_q", "W_k", "W_v", "W_o", "W_up", "W_gate", "W_down")
 SIZES = (
@@ -23,17 +24,22 @@ def inspect_model(model: Model, layout: RingLayout) -> dict[str, Any]:
 
     layout: of the ring whose memory is told, for each dtype it may hold.
     """
-    config, weights = model.config, model.weights
+    config, weights, tokenizer = model.config, model.weights, model.tokenizer
+    n_weights = count_weights(weights)
     return {
         "name": model.name,
         "architecture": config.architecture,
         **{name: getattr(config, name) for name in SIZES},
         "windows": layer_windows(config),
         "tied": config.tied,
-        "n_tokens": model.tokenizer.n_tokens,
+        "n_tokens": tokenizer.n_tokens,
+        "bos": None if tokenizer.bos_id is None else describe_token(tokenizer, tokenizer.bos_id),
+        "eos": [describe_token(tokenizer, token_id) for token_id in sorted(tokenizer.eos_ids)],
+        "chat_templates": sorted(tokenizer.chat_templates),
         "weights": describe_weights(weights),
-        "n_weights": count_weights(weights),
+        "n_weights": n_weights,
         "weight_bytes": weights.nbytes,
+        "bits_per_weight": 8 * weights.nbytes / n_weights,
         "ring": {
             "context": layout.context,
             "sinks": layout.sinks,
@@ -41,6 +47,10 @@ def inspect_model(model: Model, layout: RingLayout) -> dict[str, Any]:
             "bytes": {dtype: host_bytes(config, layout, dtype) for dtype in HOST_DTYPES},
         },
     }
+
+
+def describe_token(tokenizer: Tokenizer, token_id: int) -> dict[str, Any]:
+    return {"id": token_id, "piece": tokenizer.piece(token_id)}
 
 
 def describe_weights(weights: ModelWeights) -> dict[str, dict[str, Any]]:

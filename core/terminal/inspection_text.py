@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from ringlet.core.measurement.inspection import SIZES
+from ringlet.core.terminal.columns import visible
 from ringlet.core.terminal.text_tables import size_text, table_lines
 
 
@@ -21,7 +22,13 @@ def inspection_lines(found: Mapping[str, Any]) -> list[str]:
         *([name, str(found[name])] for name in SIZES),
         ["windows", windows_text(found["windows"])],
         ["tokens", str(found["n_tokens"])],
-        ["weights", f"{found['n_weights']:,} in {size_text(found['weight_bytes'])}"],
+        ["begins a text", "none" if found["bos"] is None else token_text(found["bos"])],
+        ["end a text", ", ".join(map(token_text, found["eos"])) or "none"],
+        ["chat template", templates_text(found["chat_templates"])],
+        [
+            "weights",
+            f"{found['n_weights']:,} in {size_text(found['weight_bytes'])}, {found['bits_per_weight']:.2f} bits each",
+        ],
         ["ring", f"{ring['context']} tokens, overflow {ring['overflow']}{sinks}: {memory}"],
     ]
     weights = [["WEIGHT", "SHAPE", "COUNT", "FORMAT", "SIZE"]]
@@ -30,6 +37,16 @@ def inspection_lines(found: Mapping[str, Any]) -> list[str]:
         shape = " × ".join(map(str, group["shape"]))
         weights.append([label, shape, str(group["count"]), formats_text(group["formats"]), size_text(group["bytes"])])
     return [*table_lines(facts), "", *table_lines(weights)]
+
+
+def token_text(token: Mapping[str, Any]) -> str:
+    """Its piece as a terminal may show it, and its id."""
+    return f"{visible(token['piece'])} ({token['id']})"
+
+
+def templates_text(names: Sequence[str]) -> str:
+    """ "yes", or the names, where there are more than the usual one; "none"."""
+    return "yes" if list(names) == ["default"] else ", ".join(map(visible, names)) or "none"
 
 
 def windows_text(windows: Sequence[int | None]) -> str:
