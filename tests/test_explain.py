@@ -22,8 +22,9 @@ from ringlet.core.errors import RingletError
 from ringlet.core.explanation.softmax import USUAL_TEXT, study_softmax
 from ringlet.core.explanation.walk import Walk, walk
 from ringlet.core.pipeline import Pipeline
+from ringlet.core.readable import number, visible
 from ringlet.core.terminal import columns
-from ringlet.core.terminal.columns import bar, cut, fitting_numbers, number, padded, visible, wrapped
+from ringlet.core.terminal.columns import bar, cut, fitting_numbers, padded, wrapped
 from ringlet.core.terminal.files import write_text_file
 from ringlet.core.terminal.ring_text import span
 from ringlet.core.terminal.softmax_text import softmax_lines

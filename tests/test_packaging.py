@@ -264,6 +264,20 @@ def test_arrows_run_one_way(modules: dict[str, ast.Module], package: str, forbid
     assert wrong == []
 
 
+def test_only_commands_know_the_terminal(modules: dict[str, ast.Module]) -> None:
+    """What makes a page, a picture or a text is of use in Python too. Warnings and progress are told from anywhere."""
+    screens, told = ("ringlet.core.terminal", "ringlet.core.commands"), "ringlet.core.terminal.standard_error"
+    wrong = [
+        f"{name} imports {target}"
+        for name, tree in modules.items()
+        if name.startswith("ringlet.core.") and not name.startswith(screens)
+        for node in ast.walk(tree)
+        for target in imported(node, modules)
+        if target.startswith(screens) and target != told
+    ]
+    assert wrong == []
+
+
 # Where somebody's files lie, and where packages come from: neither is the project's business.
 MACHINE_PATH = re.compile(rb"(?<![\w.~$}/-])/(?:home|Users|root|work|opt|mnt)/\w[\w.-]*|file:///\w|[A-Z]:\\\\?Users\b")
 REGISTRY_HOST = re.compile(rb"pypi\.org|pythonhosted\.org|registry\.npmjs|anaconda\.org|index[-]url", re.IGNORECASE)

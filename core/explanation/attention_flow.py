@@ -11,7 +11,7 @@ from ringlet.core.explanation.flow_scores import mix, scores
 from ringlet.core.explanation.flow_tokens import tokens
 from ringlet.core.explanation.trace import Trace
 from ringlet.core.explanation.walk import question
-from ringlet.core.terminal.columns import visible
+from ringlet.core.readable import visible
 
 
 def attention_flow(trace: Trace, layer: int = 0, head: int = 0, token: int = -1, name: str = "attention-flow") -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ringlet.core.explanation.walk import Question
 from ringlet.core.pictures.drawing import SIZES, Drawing, lines_of, text_width
-from ringlet.core.terminal.columns import number, visible
+from ringlet.core.readable import number, visible
 
 WIDTH, MARGIN = 960.0, 24.0
 LABEL, WORDS, LABEL_ROOM = 40.0, 64.0, 134.0  # where a row's number and words begin, and how wide they may be

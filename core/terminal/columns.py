@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 import click
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from ringlet.core.readable import number
+
 USUAL_WIDTH = 80  # columns, where the output is no terminal
 WIDEST = 100  # no line is longer, however wide the terminal is
 NARROWEST = 40
@@ -51,24 +53,10 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return lines
 
 
-def visible(piece: str) -> str:
-    """A token as a reader can tell it from others: blanks show, control characters are escaped."""
-    return repr(piece)[1:-1].replace(" ", "␣")
-
-
 def bar(share: float, width: int) -> str:
     """A bar of as many columns as the share, from 0 to 1, has of the width, in eighths of a column."""
     eighths = round(max(0.0, min(share, 1.0)) * width * 8)
     return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
-
-
-def number(value: float, digits: int = 2) -> str:
-    """Of fixed digits while that is short, six columns at most; −∞ as it is written."""
-    if value == -float("inf"):
-        return "−∞"
-    text = f"{value:.{digits if abs(value) < 100 else 1}f}" if abs(value) < 1e3 else f"{value:.0f}"
-    text = text if len(text) <= 6 else f"{value:.0e}"
-    return text.lstrip("-") if float(text) == 0 else text
 
 
 def fitting_numbers(values: Iterable[float], width: int, cell: int = 7) -> str:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from ringlet.core.measurement.inspection import SIZES
-from ringlet.core.terminal.columns import visible
+from ringlet.core.readable import visible
 from ringlet.core.terminal.text_tables import size_text, table_lines
 
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from ringlet.core.explanation.softmax import Histogram, SoftmaxStudy
-from ringlet.core.terminal.columns import aligned, bar, cut, number, painted, width_of, wrapped
+from ringlet.core.readable import number
+from ringlet.core.terminal.columns import aligned, bar, cut, painted, width_of, wrapped
 
 HEAD = ["layer", "±QKᵀ", "±S", "H", "H, no √d_k", "ln n"]
 SURE = 0.9  # a query gives almost everything to one token

@@ -7,18 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ringlet.core.explanation.walk import Walk
-from ringlet.core.terminal.columns import (
-    aligned,
-    bar,
-    cut,
-    fitting_numbers,
-    number,
-    padded,
-    painted,
-    visible,
-    width_of,
-    wrapped,
-)
+from ringlet.core.readable import number, visible
+from ringlet.core.terminal.columns import aligned, bar, cut, fitting_numbers, padded, painted, width_of, wrapped
 
 MOST_KEYS = 16  # rows of a table about keys; where there are more, the heaviest are shown
 LONGEST_PIECE = 12  # columns

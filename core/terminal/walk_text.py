@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ringlet.core.explanation.walk import Walk
-from ringlet.core.terminal.columns import bar, cut, heading, number, painted, width_of, wrapped
+from ringlet.core.readable import number
+from ringlet.core.terminal.columns import bar, cut, heading, painted, width_of, wrapped
 from ringlet.core.terminal.ring_text import ring_section
 from ringlet.core.terminal.walk_page import MOST_KEYS, WalkPage, length
 
