@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -14,26 +13,19 @@ import numpy as np
 from ringlet.core.backend import Backend
 from ringlet.core.backend_calls import new_ring, ring_bytes
 from ringlet.core.backend_choice import backend_candidates, make_backend, tell_choice
-from ringlet.core.checks import (
-    check_count,
-    check_ring_options,
-    check_text,
-    checked_ids,
-    is_list_of_prompts,
-    one_or_more,
-)
+from ringlet.core.checks import check_count, check_ring_options, is_list_of_prompts, one_or_more
 from ringlet.core.completion import Chunk, Completion
 from ringlet.core.config import ModelConfig
 from ringlet.core.defaults import MAX_TOKENS, SAMPLE
 from ringlet.core.errors import RingletError, one_line
 from ringlet.core.formats.file_bytes import MappedFile, mapped_file_of
-from ringlet.core.generation.best_of import best_completions
 from ringlet.core.generation.idle_ring import IdleRing
-from ringlet.core.generation.loop import Generation, PromptState
 from ringlet.core.generation.options import GenerationOptions
 from ringlet.core.generation.request import Request
+from ringlet.core.generation.run import chunks_of, completions_of
 from ringlet.core.observers import Observable, let_plugins_watch
 from ringlet.core.plugin_manager import PluginManager, load_plugins
+from ringlet.core.prompts import Prompt, PromptReader, Prompts
 from ringlet.core.quantizing.plan import checked_format
 from ringlet.core.ring_cache import RingCache, RingLayout
 from ringlet.core.sampler_objects import SamplerSpec
@@ -49,8 +41,6 @@ USUAL_CHUNK = 256
 REFERENCE = "numpy"  # the backend that can be watched
 
 Messages = Sequence[Mapping[str, Any]]
-Prompt = str | Sequence[int] | np.ndarray
-Prompts = list[str] | list[list[int]] | list[Prompt] | tuple[Prompt, ...]
 
 
 class Pipeline:
@@ -71,6 +61,7 @@ class Pipeline:
         self.model, self.backend, self.layout, self.kv_dtype = model, backend, layout, kv_dtype
         self.plugins, self.load_seconds = plugins, load_seconds
         self.tokenizer = model.tokenizer
+        self._reader = PromptReader(self.tokenizer, model.config, layout)
         self.idle_ring = IdleRing(self.new_ring)
         let_plugins_watch(backend, plugins)
 
@@ -158,8 +149,8 @@ class Pipeline:
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
         """Raw logits after each of the ids, float32 (len(ids), d_vocab), as the ring gives them."""
-        prompt = self._checked_ids(ids)
-        self._check_files()
+        prompt = self._reader.checked(ids)
+        self.check_files()
         ring, chunk = self.new_ring(), self.layout.chunk
         parts = [prompt[at : at + chunk] for at in range(0, len(prompt), chunk)]
         return np.concatenate([run_step(self.backend, [(ring, part, "all")]) for part in parts])
@@ -252,12 +243,8 @@ class Pipeline:
             strategy=strategy,
             best_of=best_of,
         )
-        requests = [Request(ids, options) for ids in self._ids_of_all(prompts, several)]
-        chunks: list[list[list[Chunk]]] = [[[] for _ in range(options.n_drafts)] for _ in requests]
-        for index, chunk in self._run(requests):
-            place, draft = divmod(index, options.n_drafts)
-            chunks[place][draft].append(chunk)
-        completions = [each for drafts in chunks for each in best_completions(drafts, options)]
+        requests = [Request(ids, options) for ids in self._reader.ids_of_all(prompts, several)]
+        completions = completions_of(self, requests, options)
         return completions if several or n > 1 else completions[0]
 
     def stream(
@@ -282,7 +269,7 @@ class Pipeline:
         options = GenerationOptions.checked(
             self.plugins, max_tokens, sampler, seed, stop, ignore_eos, logprobs=logprobs, strategy=strategy
         )
-        return self._chunks_of(Request(self._prompt_ids(prompt), options))
+        return chunks_of(self, Request(self._reader.ids_of(prompt), options))
 
     def trace(
         self,
@@ -304,10 +291,10 @@ class Pipeline:
             raise RingletError("trace takes one prompt")
         check_count("top", top, minimum=1)
         options = GenerationOptions.checked(self.plugins, max_tokens, sampler, seed, (), ignore_eos=False)
-        self._check_files()
+        self.check_files()
         from ringlet.core.explanation.tracing import trace
 
-        return trace(self, self._prompt_ids(prompt), options, top)
+        return trace(self, self._reader.ids_of(prompt), options, top)
 
     def chat_ids(
         self, messages: Messages, template: str | None = None, variables: Mapping[str, Any] | None = None
@@ -371,7 +358,7 @@ class Pipeline:
         """Of the model's configuration and weights; sessions are checked by it."""
         from ringlet.core.session_fingerprint import model_fingerprint
 
-        self._check_files()
+        self.check_files()
         return model_fingerprint(self.model.config, self.model.weights)
 
     @cached_property
@@ -384,30 +371,7 @@ class Pipeline:
         let_plugins_watch(made, self.plugins)
         return made
 
-    def _chunks_of(self, request: Request) -> Generator[Chunk, None, None]:
-        with closing(self._run([request])) as run:
-            for _, chunk in run:
-                yield chunk
-
-    def _run(self, requests: list[Request]) -> Generator[tuple[int, Chunk], None, None]:
-        """All requests together; a lone one may begin with what the last one left in its ring.
-
-        A strategy that needs hidden states computes the prompt anew, for a ring does not hold them.
-        """
-        self._check_files()
-        alone = len(requests) == 1 and not requests[0].options.strategy.needs_hidden
-        first = self.idle_ring.take(requests[0].prompt_ids) if alone else None
-        generation = Generation(
-            self.backend, self.tokenizer, self.layout, self.kv_dtype, requests, self.removed_ids, first
-        )
-        try:
-            yield from generation.run()
-        except (GeneratorExit, KeyboardInterrupt, RingletError):  # a step that fails leaves the ring as it was before
-            self._keep(first, requests)
-            raise
-        self._keep(first, requests)
-
-    def _check_files(self) -> None:
+    def check_files(self) -> None:
         """Raises FormatError where a file that is mapped into memory is no longer what it was."""
         for file in self._mapped_files:
             file.check()
@@ -417,44 +381,10 @@ class Pipeline:
         found = (mapped_file_of(matrix.data) for matrix in self.model.weights.matrices().values())
         return {file for file in found if file is not None}
 
-    def _keep(self, first: PromptState | None, requests: list[Request]) -> None:
-        if first is not None:
-            self.idle_ring.give_back(first, requests[0].prompt_ids)
-
     @cached_property
     def removed_ids(self) -> np.ndarray:
         """Ids that have no token; they are never drawn."""
         return np.array(self.tokenizer.ids_without_token(self.model.config.d_vocab), np.int64)
-
-    def _ids_of_all(self, prompts: list[Any], several: bool) -> Iterator[list[int]]:
-        """Each prompt's ids. several: errors say which prompt they are about."""
-        for index, prompt in enumerate(prompts):
-            try:
-                yield self._prompt_ids(prompt)
-            except RingletError as error:
-                if not several:
-                    raise
-                raise RingletError(f"prompts[{index}]: {error}") from None
-
-    def _prompt_ids(self, prompt: Any) -> list[int]:
-        if not isinstance(prompt, str):
-            return self._checked_ids(prompt)
-        check_text(prompt)
-        return self._checked_ids(self.tokenizer.encode(prompt))
-
-    def _checked_ids(self, ids: Any) -> list[int]:
-        """The ids as plain ints. Raises RingletError where the model cannot take them."""
-        checked = checked_ids(ids)
-        config, layout = self.model.config, self.layout
-        wrong = next((token_id for token_id in checked if not 0 <= token_id < config.d_vocab), None)
-        if wrong is not None:
-            raise RingletError(f"the prompt holds the token id {wrong}: the model's vocabulary has {config.d_vocab}")
-        if layout.overflow == "stop" and len(checked) > layout.context:
-            raise RingletError(
-                f"the prompt has {len(checked)} tokens and the context {layout.context}: shorten the prompt, "
-                f'choose a larger context (the model\'s own is {config.context_length}), or overflow "slide"'
-            )
-        return checked
 
 
 def ring_layout(
