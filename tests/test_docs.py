@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import ringlet
+from ringlet import Chunk, Completion, Pipeline, SamplerChain, Tokenizer
 from ringlet.cli import main
 from ringlet.core import hookspecs, plugin_manager
 from ringlet.core.batch import Batch
@@ -40,6 +42,7 @@ from ringlet.testing.checks import outcome_of
 from ringlet.testing.suite import checks_for, from_files
 
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
+PYTHON, PYTHON_CHINESE = "docs/python.md", "docs/python.zh-CN.md"
 PLUGINS, COMMANDS, GENERATION = "docs/plugins.md", "docs/commands.md", "docs/generation.md"
 RELIABILITY = "docs/reliability.md"
 TUTORIAL, EXAMPLES = "docs/tutorial.md", "docs/examples.md"
@@ -192,6 +195,40 @@ def test_the_generation_page_has_every_strategy(repository: Path) -> None:
         assert usage(cls.name, parameters_of(cls)) in usages
 
 
+@pytest.mark.parametrize("page", [PYTHON, PYTHON_CHINESE])
+def test_the_blocks_of_the_python_page_are_one_session_that_prints_what_it_shows(
+    page: str, repository: Path, folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    blocks, session = blocks_of(repository / page), {"__name__": "__main__"}
+    capsys.readouterr()
+    n_shown = 0
+    for at, block in enumerate(blocks):
+        if block.language == "python":
+            exec(compile(block.text, f"{page}, block {at}", "exec"), session)
+            shown = blocks[at + 1].text if blocks[at + 1 : at + 2] and blocks[at + 1].language == "text" else ""
+            assert capsys.readouterr().out == shown
+            n_shown += bool(shown)
+    assert n_shown >= 15
+
+
+def public_members(cls: type) -> set[str]:
+    return {name for name in {*vars(cls), *getattr(cls, "__dataclass_fields__", ())} if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("page", [PYTHON, PYTHON_CHINESE])
+def test_the_python_page_names_every_public_name_and_method(page: str, repository: Path) -> None:
+    """A name in code, in a block or between backticks, alone, with arguments or after a dot."""
+    text = (repository / page).read_text(encoding="utf-8")
+    code = "\n".join([*(block.text for block in blocks_of(repository / page)), *re.findall(r"`[^`\n]+`", text)])
+    named = set(re.findall(r"\w+", code))
+    inner = {"observable_backend", "idle_ring", "removed_ids", "check_files", "of_chunks"}  # for Ringlet's own other parts
+    wanted = {*ringlet.__all__, *inspect.signature(Pipeline.from_pretrained).parameters} - {"source"}
+    wanted |= {*inspect.signature(Pipeline.generate).parameters} - {"self", "prompt"}
+    for cls in (Pipeline, Tokenizer, SamplerChain, Completion, Chunk):
+        wanted |= public_members(cls)
+    assert wanted - inner - named == set()
+
+
 def test_the_blocks_of_the_examples_run(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = blocks_of(repository / EXAMPLES)
     PageRunner(folder, monkeypatch).run(blocks)
@@ -276,7 +313,7 @@ def test_the_table_of_candidates_says_what_they_have(repository: Path) -> None:
             assert arguments == f"({', '.join(names)})"
 
 
-# --- both READMEs are one --------------------------------------------------------------------------------------------
+# --- both languages say the same -------------------------------------------------------------------------------------
 
 
 def without_comments(block: Block) -> str:
@@ -290,16 +327,21 @@ def without_comments(block: Block) -> str:
     return re.sub(r"(^|\s)#.*$", "", block.text, flags=re.MULTILINE)
 
 
-def test_both_readmes_hold_the_same_blocks(repository: Path) -> None:
-    english, chinese = (blocks_of(repository / page) for page in (ENGLISH, CHINESE))
+TWINS = pytest.mark.parametrize("twins", [(ENGLISH, CHINESE), (PYTHON, PYTHON_CHINESE)], ids=lambda twins: twins[0])
+
+
+@TWINS
+def test_both_languages_hold_the_same_blocks(twins: tuple[str, str], repository: Path) -> None:
+    english, chinese = (blocks_of(repository / page) for page in twins)
     assert [(block.mark, block.language) for block in chinese] == [(block.mark, block.language) for block in english]
     for mine, theirs in zip(english, chinese, strict=True):
         assert without_comments(theirs) == without_comments(mine)
 
 
-def test_both_readmes_have_the_same_outline(repository: Path) -> None:
+@TWINS
+def test_both_languages_have_the_same_outline(twins: tuple[str, str], repository: Path) -> None:
     levels = []
-    for page in (ENGLISH, CHINESE):
+    for page in twins:
         prose = BLOCK.sub("", (repository / page).read_text(encoding="utf-8"))
         levels.append(re.findall(r"^(#+) |^(\| --- )", prose, re.MULTILINE))
     assert levels[0] == levels[1]
