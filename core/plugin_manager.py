@@ -25,7 +25,14 @@ import pluggy
 from ringlet.core import hookspecs
 from ringlet.core.errors import PluginError, RingletError, fault_text
 from ringlet.core.plugin_files import file_stamp, load_plugin_file, plugin_file
-from ringlet.core.plugin_sources import all_resolved, files_in_environment, installed_plugins, name_of, version_of
+from ringlet.core.plugin_sources import (
+    all_resolved,
+    files_in_environment,
+    how_to_drop,
+    installed_plugins,
+    name_of,
+    version_of,
+)
 from ringlet.core.registration import check_class, check_command, claims_of
 
 if TYPE_CHECKING:
@@ -143,7 +150,8 @@ class PluginManager:
                 for name, command in sorted(group.commands.items()):
                     check_command(name, command)
                     if name in added:
-                        raise PluginError(f"the name {name!r} is already taken by a command of {added[name].origin}")
+                        taken = f"the name {name!r} is already taken by a command of {added[name].origin}"
+                        raise PluginError(f"{taken}: {_way_out(plugin, added[name])}")
                     found[name] = Registered(command, "command", name, plugin.origin, plugin.version, plugin.explicit)
                 added |= found
         return list(added.values())
@@ -199,8 +207,7 @@ class PluginManager:
             for claim in claims_of(kind, cls):
                 holder = taken.setdefault(claim, registered)
                 if holder is not registered:
-                    holding = f"{holder.cls.__qualname__} ({holder.origin})"
-                    raise PluginError(f"the {claim} is already taken by {holding}")
+                    raise PluginError(f"the {claim} is already taken by {_holding(holder)}: {_way_out(plugin, holder)}")
             found[name] = registered
             if kind == "architecture":
                 cls.origin = None if registered.is_built_in else registered.origin
@@ -239,6 +246,20 @@ class PluginManager:
     def _report_fault(self, line: str) -> None:
         self.faults.append(line)
         self.report(f"{line} (skipped)")
+
+
+def _holding(holder: Registered) -> str:
+    return f"{holder.cls.__qualname__} ({holder.origin})"
+
+
+def _way_out(plugin: Plugin, holder: Registered) -> str:
+    """Where two plugins want the same, often as a file and as the package that it has become."""
+    if holder.is_built_in:
+        return "give yours another"
+    if holder.origin == plugin.origin:
+        return "this plugin registers it twice"
+    mine, other = how_to_drop(plugin.origin, plugin.explicit), how_to_drop(holder.origin, holder.explicit)
+    return f"{mine}, or {other}"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], faults: Iterable[str] = ()) -> str:

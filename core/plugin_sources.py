@@ -32,6 +32,15 @@ def files_in_environment() -> list[Path]:
     return all_resolved(path for path in named if path.strip())
 
 
+def how_to_drop(origin: str, explicit: bool) -> str:
+    """What to do to be without a plugin that is not built in. explicit: the user named its file."""
+    if explicit:
+        return f"leave out --plugin {Path(origin).name} (plugins= in Python)"
+    if Path(origin).is_absolute():
+        return f"take {origin} out of {PLUGINS_VARIABLE}"
+    return f"pip uninstall {origin}"
+
+
 def installed_plugins(report: Callable[[str], None]) -> list[EntryPoint]:
     """Entry points of our group. report: is told of a package of ours whose own cannot be read."""
     try:

@@ -108,6 +108,7 @@ class PageRunner:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
+        self.installed: list[str] = []  # folders on the path
 
     def run(self, blocks: list[Block]) -> None:
         for at, block in enumerate(blocks):
@@ -133,9 +134,9 @@ class PageRunner:
         for variables, command in command_lines(block.text):
             arguments = arguments_of(command)
             if command[:2] == ["pip", "install"]:
-                self.install(self.folder / command[2].partition("[")[0])
+                self.install(self.folder / command[-1].partition("[")[0], editable="-e" in command)
             elif command[:3] == ["python", "-m", "pytest"]:
-                environment = os.environ | {"PYTHONPATH": str(self.folder / "site")}
+                environment = os.environ | {"PYTHONPATH": os.pathsep.join(self.installed)}
                 done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, env=environment)
                 assert done.returncode == 0, done.stdout + done.stderr
                 assert re.search(r"[1-9]\d* passed", done.stdout)
@@ -160,15 +161,21 @@ class PageRunner:
                 patched.setenv(name, value)
             return CliRunner().invoke(main, arguments)
 
-    def install(self, package: Path) -> None:
-        """Build the wheel of a folder with pyproject.toml and put its content on the path."""
-        build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+    def install(self, package: Path, editable: bool = False) -> None:
+        """Build the wheel of a folder with pyproject.toml and put its content on the path.
+
+        An editable one holds what leads Python from site-packages to the folder; here that is put on the path itself.
+        """
+        kind = "build_editable" if editable else "build_wheel"
+        build = f"import sys; from setuptools import build_meta; print(build_meta.{kind}(sys.argv[1]))"
         command = [sys.executable, "-c", build, str(self.folder)]
         done = subprocess.run(command, cwd=package, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         with zipfile.ZipFile(self.folder / done.stdout.splitlines()[-1]) as archive:
             archive.extractall(self.folder / "site")
-        self.monkeypatch.syspath_prepend(str(self.folder / "site"))
+        for path in (self.folder / "site", *([package] if editable else [])):
+            self.installed.insert(0, str(path))
+            self.monkeypatch.syspath_prepend(str(path))
 
 
 def test_the_blocks_of_the_plugin_page_run(

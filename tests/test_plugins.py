@@ -97,6 +97,47 @@ def test_an_installed_package(package):
     assert (found.origin, found.version, lines) == ("shiny", "1.2", [])
 
 
+def test_the_same_plugin_as_a_file_and_as_a_package_says_what_to_drop(package, write, monkeypatch):
+    """Whichever of the places it comes from; the one that came first stays."""
+    text = SAMPLER.format(cls="Shiny", name="shiny")
+    package("shiny", text)
+    path = write("shiny.py", text)
+    where = "register_samplers: the name 'shiny' is already taken by Shiny"
+    leave_out = "leave out --plugin shiny.py (plugins= in Python)"
+    with pytest.raises(PluginError) as raised:
+        silent([path])
+    assert str(raised.value) == f"plugin {path}: {where} (shiny): {leave_out}, or pip uninstall shiny"
+    monkeypatch.setenv("RINGLET_PLUGINS", path)
+    manager, lines = silent()
+    assert manager.find("sampler", "shiny").origin == "shiny"
+    said = f"plugin {path}: {where} (shiny): take {path} out of RINGLET_PLUGINS, or pip uninstall shiny"
+    assert lines == [f"{said} (skipped)"]
+    other = write("other.py", text)
+    with pytest.raises(PluginError) as raised:
+        silent([path, other])
+    assert str(raised.value).startswith(f"plugin {path}: {where} (shiny)")
+
+
+def test_what_two_files_and_one_alone_clash_over(write, monkeypatch):
+    text = SAMPLER.format(cls="Shiny", name="shiny")
+    first, second = write("first.py", text), write("second.py", text)
+    with pytest.raises(PluginError) as raised:
+        silent([first, second])
+    drop = "leave out --plugin second.py (plugins= in Python), or leave out --plugin first.py (plugins= in Python)"
+    assert str(raised.value) == (
+        f"plugin {second}: register_samplers: the name 'shiny' is already taken by Shiny ({first}): {drop}"
+    )
+    monkeypatch.setenv("RINGLET_PLUGINS", first)
+    with pytest.raises(PluginError, match=f"or take {first} out of RINGLET_PLUGINS$"):
+        silent([second])
+    monkeypatch.delenv("RINGLET_PLUGINS")
+    twice = write("twice.py", f"{text}    register(type('Again', (Shiny,), {{}}))\n")
+    with pytest.raises(PluginError, match=r"already taken by Shiny \(.*twice.py\): this plugin registers it twice$"):
+        silent([twice])
+    with pytest.raises(PluginError, match=r"already taken by TopK \(built-in\): give yours another$"):
+        silent([write("taken.py", SAMPLER.format(cls="Mine", name="top_k"))])
+
+
 BACKEND = """
 from ringlet import hookimpl
 from ringlet.plugins.backends.numpy import NumpyBackend

@@ -180,7 +180,9 @@ def test_two_plugins_that_clash(write, monkeypatch):
     command = commands('cli.command("poem")(lambda: print("first"))')
     one, two = write(command, "one.py"), write(command.replace("first", "second"), "two.py")
     message = f"plugin {two}: register_commands: the name 'poem' is already taken by a command of {one}"
-    assert_ends(run("poem", "--plugin", one, "--plugin", two, monkeypatch=monkeypatch), message)
+    drop = "leave out --plugin two.py (plugins= in Python), or leave out --plugin one.py (plugins= in Python)"
+    assert_ends(run("poem", "--plugin", one, "--plugin", two, monkeypatch=monkeypatch), f"{message}: {drop}")
+    message += f": take {two} out of RINGLET_PLUGINS, or take {one} out of RINGLET_PLUGINS"
     found = run("poem", monkeypatch=monkeypatch, RINGLET_PLUGINS=os.pathsep.join([one, two]))
     assert (found.exit_code, found.stdout, found.stderr) == (0, "first\n", f"Warning: {message} (skipped)\n")
 

@@ -37,7 +37,7 @@ def packages(tmp_path_factory) -> list[Path]:
         for kind in KINDS:
             result = run("plugins", "new", kind, f"my_{kind}", "--directory", str(directory), monkeypatch=monkeypatch)
             assert result.exit_code == 0, result.output
-            assert [Path(line).exists() for line in result.stdout.splitlines()] == [True] * 4
+            assert [Path(line).exists() for line in result.stdout.splitlines()] == [True] * 5
             assert "Next: cd " in result.stderr
     return [directory / f"ringlet-my-{kind}" for kind in KINDS]
 
@@ -79,6 +79,31 @@ def test_they_are_listed_with_origin_and_version(site, monkeypatch):
         assert found[kind, f"my_{kind}"] == (f"ringlet-my-{kind}", "0.1.0")
     result = run("plugins", "check", "my_sampler(margin=2)", monkeypatch=monkeypatch)
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_what_building_and_testing_leaves_is_ignored(packages, tmp_path):
+    """Where the package stood before it was built is of no importance to git: a copy of its files is tracked whole."""
+    for package in packages:
+        folder = tmp_path / package.name
+        shutil.copytree(package, folder)
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+        for made in (
+            ".pytest_cache/v",
+            "tests/__pycache__",
+            f"{package.name}.egg-info",
+            "build/lib",
+            "dist",
+            ".venv/bin",
+        ):
+            (folder / made).mkdir(parents=True, exist_ok=True)
+            (folder / made / "file.pyc").write_text("made")
+        command = ["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=all"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (module,) = (path.name for path in package.glob("*.py"))
+        tests = [f"tests/{path.name}" for path in (package / "tests").glob("*.py")]
+        wanted = {".gitignore", "README.md", "pyproject.toml", module, *tests}
+        assert {line.removeprefix("?? ") for line in found.splitlines()} == wanted
 
 
 def test_the_wheels_have_a_licence_and_a_readme(packages):

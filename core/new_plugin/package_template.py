@@ -34,6 +34,15 @@ testpaths = ["tests"]
 line-length = 100
 """
 
+GITIGNORE = """\
+__pycache__/
+.pytest_cache/
+*.egg-info/
+build/
+dist/
+.venv/
+"""
+
 README = """\
 # $package
 

@@ -81,6 +81,7 @@ def package_files(kind: str, name: str) -> Mapping[str, str]:
     texts = {
         "pyproject.toml": package_template.PYPROJECT,
         "README.md": package_template.README,
+        ".gitignore": package_template.GITIGNORE,
         f"{words['module']}.py": template.MODULE,
         f"tests/test_{name}.py": template.TESTS,
     }
