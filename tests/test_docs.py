@@ -354,6 +354,33 @@ def test_both_languages_have_the_same_outline(twins: tuple[str, str], repository
     assert levels[0] == levels[1]
 
 
+def prose_of(page: Path) -> str:
+    """A page's text without blocks, code, comments and where its links lead."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return re.sub(r"<!--.*?-->|`[^`\n]*`|\]\([^)\n]*\)", "", text, flags=re.DOTALL)
+
+
+def chinese_pages(repository: Path) -> list[Path]:
+    found = [page for page in pages(repository) if page.name.endswith(".zh-CN.md")]
+    assert len(found) >= 4
+    return found
+
+
+def test_a_chinese_paragraph_is_one_line(repository: Path) -> None:
+    """A line break inside it would be shown as a blank, where Chinese has none."""
+    for page in chinese_pages(repository):
+        paragraphs = re.split(r"\n\s*\n", BLOCK.sub("\n\n", (repository / page).read_text(encoding="utf-8")))
+        lines = (paragraph.strip().splitlines()[1:] for paragraph in paragraphs if paragraph.strip())
+        broken = [line for rest in lines for line in rest if not re.match(r"\s*(?:[-*|>#]|\d+\. |!\[|<!--)", line)]
+        assert broken == [], page
+
+
+def test_chinese_pages_have_one_word_for_a_token_and_explain_it_once(repository: Path) -> None:
+    for page in chinese_pages(repository):
+        found = re.findall(r"(词元（)?\btokens?\b(?! id)", prose_of(repository / page))
+        assert found == ["词元（"], page
+
+
 @pytest.mark.parametrize("page", [ENGLISH, CHINESE])
 @pytest.mark.parametrize("mark", ["run", "test"])
 def test_the_marked_commands_are_one_line_each(page: str, mark: str, repository: Path) -> None:
