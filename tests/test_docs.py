@@ -228,7 +228,7 @@ def test_the_python_page_names_every_public_name_and_method(page: str, repositor
     text = (repository / page).read_text(encoding="utf-8")
     code = "\n".join([*(block.text for block in blocks_of(repository / page)), *re.findall(r"`[^`\n]+`", text)])
     named = set(re.findall(r"\w+", code))
-    inner = {"observable_backend", "idle_ring", "removed_ids", "check_files", "of_chunks"}  # for Ringlet's own other parts
+    inner = {"observable_backend", "idle_ring", "removed_ids", "check_files", "of_chunks"}  # for Ringlet itself
     wanted = {*ringlet.__all__, *inspect.signature(Pipeline.from_pretrained).parameters} - {"source"}
     wanted |= {*inspect.signature(Pipeline.generate).parameters} - {"self", "prompt"}
     for cls in (Pipeline, Tokenizer, SamplerChain, Completion, Chunk):
