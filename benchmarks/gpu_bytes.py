@@ -1,4 +1,5 @@
-"""Bytes that the CUDA kernels move in a step against the least possible, for models of usual shapes; needs no GPU.
+"""Bytes that the CUDA kernels move in a step against the least possible, and those that leave the GPU, for models of
+usual shapes; needs no GPU.
 
     python benchmarks/gpu_bytes.py
 
@@ -8,7 +9,8 @@ on_gpu/traffic.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from comparison.report import markdown_table
@@ -17,6 +19,7 @@ from on_gpu.paper_device import PaperDevice
 from on_gpu.traffic import StepTraffic, Traffic
 
 from ringlet.core.batch import Batch
+from ringlet.core.drawing_plan import LISTED
 from ringlet.core.ring_cache import RingLayout
 from ringlet.plugins.backends.cuda.backend import CudaBackend
 
@@ -40,8 +43,7 @@ WORKS = (
 )
 
 
-def counts(backend: CudaBackend, device: PaperDevice, work: Work) -> dict[str, Traffic]:
-    """By kernel, of one step."""
+def batch_of(backend: CudaBackend, work: Work) -> Batch:
     config = backend.config
     layout = RingLayout.of(config, work.depth + work.tokens, chunk=max(CHUNK, work.tokens))
     parts = []
@@ -49,10 +51,15 @@ def counts(backend: CudaBackend, device: PaperDevice, work: Work) -> dict[str, T
         ring = backend.new_ring(layout, "f16")
         ring.append([0] * work.depth)
         parts.append((ring, [(index + i) % config.d_vocab for i in range(work.tokens)], "last"))
-    batch, found = Batch.of(parts, config.d_vocab), dict[str, Traffic]()
+    return Batch.of(parts, config.d_vocab)
+
+
+def counts(backend: CudaBackend, device: PaperDevice, work: Work) -> dict[str, Traffic]:
+    """By kernel, of one step."""
+    batch, found = batch_of(backend, work), dict[str, Traffic]()
     del device.launches[:]
-    backend.forward(batch)
-    step = StepTraffic(batch, config)
+    backend.forward_likeliest(batch, LISTED)
+    step = StepTraffic(batch, backend.config)
     for launch in device.launches:
         name = kernel_title(launch.name)
         found[name] = found.get(name, Traffic(0, 0)).plus(step.of(launch))
@@ -75,6 +82,27 @@ def table(name: str, shape: Shape) -> str:
     return markdown_table([name, *(work.title for work in WORKS)], rows, text_columns=1)
 
 
+def table_of_leaving() -> str:
+    """Kilobytes that a step copies to the host: a list of the likeliest tokens, and what all logits would be."""
+    rows = []
+    for name, shape in SHAPES.items():
+        device = PaperDevice()
+        backend = CudaBackend(*synthetic(name, shape, filled=False), device=device)
+        likeliest = partial(backend.forward_likeliest, count=LISTED)
+        listed, whole = (
+            [leaving(device, step, batch_of(backend, work)) for work in WORKS] for step in (likeliest, backend.forward)
+        )
+        rows.append([f"{name}, the {LISTED} likeliest", *listed])
+        rows.append([f"{name}, all {shape.d_vocab:,} logits", *whole])
+    return markdown_table(["kB", *(work.title for work in WORKS)], rows, text_columns=1)
+
+
+def leaving(device: PaperDevice, step: Callable[[Batch], object], batch: Batch) -> str:
+    before = device.downloaded
+    step(batch)
+    return f"{(device.downloaded - before) / 1000:,.1f}"
+
+
 def cell(traffic: Traffic | None) -> str:
     return "–" if traffic is None else f"{traffic.moved / 1e6:,.1f} / {traffic.moved / traffic.least:.2f}"
 
@@ -85,7 +113,7 @@ def tables() -> Iterator[str]:
 
 
 def main() -> None:
-    print("\n\n".join(tables()))
+    print("\n\n".join([*tables(), table_of_leaving()]))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,16 @@ from pathlib import Path
 import gpu_code
 import pytest
 
+from ringlet.core.drawing_plan import LISTED
+from ringlet.plugins.backends.cuda.shapes import SIMULATED, can_rank
+
 TABLE_ROW = re.compile(r"^\| `([\w-]+)` \| (.+) \|$", re.MULTILINE)
 USAGE = re.compile(r"(\d+) / (\d+) / (\d+)")
 HOT = (  # of every family and of every kind of block; the whole table takes ten minutes
     "place",
     "normalise",
+    "rank",
+    "likeliest",
     "lookup-Q8_0",
     "byte_product-Q4_0-1",
     "byte_product-Q4_K-1",
@@ -61,6 +66,13 @@ def test_the_table_holds_every_kernel(repository: Path) -> None:
     pytest.importorskip("numba_cuda")
     wanted = {(name, c) for c in gpu_code.CAPABILITIES for name in gpu_code.kernel_names(c)}
     assert set(recorded(repository)) == wanted
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator's blocks are smaller")
+def test_the_likeliest_of_every_vocabulary_can_be_listed() -> None:
+    for d_vocab in (1, 32_000, 262_208, 1 << 19):
+        assert can_rank(d_vocab, LISTED)
+    assert not can_rank((1 << 19) + 1, LISTED)
 
 
 def test_what_ptxas_prints_is_read() -> None:

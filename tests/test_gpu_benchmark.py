@@ -50,8 +50,8 @@ def test_every_part_runs_in_the_simulator(repository: Path, tmp_path: Path) -> N
 
 
 FAMILIES = (
-    "repack", "angles", "normalise", "hidden", "soft_cap", "lookup", "byte_product", "float_product", "tile_product",
-    "attention", "float_attention",
+    "repack", "angles", "normalise", "hidden", "soft_cap", "likeliest", "lookup", "byte_product", "float_product",
+    "tile_product", "attention", "float_attention",
 )  # fmt: skip
 
 
@@ -115,3 +115,9 @@ def test_the_page_holds_the_tables_of_bytes(repository: Path) -> None:
     kept = re.search(r"<!-- bytes -->\n\n(.*?)\n\n<!-- /bytes -->", page, re.DOTALL)
     assert kept is not None
     assert kept[1] == "\n\n".join(gpu_bytes.tables())
+
+
+@pytest.mark.slow
+def test_the_page_holds_the_table_of_what_leaves_the_gpu(repository: Path) -> None:
+    page = (repository / "docs" / "cuda.md").read_text(encoding="utf-8")
+    assert f"<!-- leaving -->\n\n{gpu_bytes.table_of_leaving()}\n\n<!-- /leaving -->" in page

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import gpu_code
 import numpy as np
 from on_gpu.check_attention import check_attention
+from on_gpu.check_likeliest import check_likeliest
 from on_gpu.check_products import check_lookup, check_product
 from on_gpu.check_rows import check_angles, check_hidden, check_normalise, check_repack, check_soft_cap
 from on_gpu.report import Part
@@ -21,6 +22,7 @@ CHECKS: dict[str, Check] = {
     "normalise": check_normalise,
     "hidden": check_hidden,
     "soft_cap": check_soft_cap,
+    "likeliest": check_likeliest,
     "lookup": check_lookup,
     "byte_product": check_product,
     "float_product": check_product,
@@ -28,10 +30,11 @@ CHECKS: dict[str, Check] = {
     "attention": check_attention,
     "float_attention": check_attention,
 }
-ALONG = ("place", "place_bytes", "merge")  # are checked with attention
+ALONG = ("place", "place_bytes", "merge", "rank")  # are checked with attention, and with the likeliest
 TINY = (
-    "repack", "angles", "normalise", "hidden", "soft_cap", "lookup-Q4_K", "byte_product-Q4_0-2", "float_product-F16-1",
-    "tile_product-Q8_0-warp", "attention-16-16-k16", "attention-16-16-k16-q8", "float_attention-16-16",
+    "repack", "angles", "normalise", "hidden", "soft_cap", "likeliest", "lookup-Q4_K", "byte_product-Q4_0-2",
+    "float_product-F16-1", "tile_product-Q8_0-warp", "attention-16-16-k16", "attention-16-16-k16-q8",
+    "float_attention-16-16",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ class Launch(NamedTuple):
 
 
 class PaperDevice(Device):
-    """launches: all so far; what they would compute stays 0."""
+    """launches: all so far; what they would compute stays 0. downloaded: bytes so far."""
 
     name = "no GPU"
     capability = (9, 0)
@@ -25,6 +25,7 @@ class PaperDevice(Device):
 
     def __init__(self) -> None:
         self.launches: list[Launch] = []
+        self.downloaded = 0
         self._end = 1 << 40
 
     def allocate(self, n_bytes: int) -> int:
@@ -44,7 +45,7 @@ class PaperDevice(Device):
         pass
 
     def download(self, address: int, target: np.ndarray) -> None:
-        pass
+        self.downloaded += target.nbytes
 
     def copy(self, source: int, target: int, n_bytes: int) -> None:
         pass

@@ -15,9 +15,10 @@ from on_gpu.report import Part, Share
 from on_gpu.traffic import StepTraffic, Traffic
 
 from ringlet.core.batch import Batch
+from ringlet.core.drawing_plan import LISTED
 from ringlet.core.errors import RingletError
 from ringlet.core.ring_cache import RingCache, RingLayout
-from ringlet.core.step import run_step
+from ringlet.core.step import run_step, run_step_for_likeliest
 from ringlet.plugins.backends.cuda.backend import CudaBackend
 from ringlet.plugins.backends.cuda.device import Device
 from ringlet.plugins.backends.cuda.planning import shape_of
@@ -80,7 +81,7 @@ def measured(backend: CudaBackend, kind: str, size: int, batch: int, limits: Lim
     config, weights = backend.config, backend.weights
     if kind == "decode":
         rings = [filled_ring(backend, size, plan.steps + 2 * FIRST_STEPS) for _ in range(batch)]
-        step = seconds_a_step(lambda: run_step(backend, [(ring, [1], "last") for ring in rings]), plan)
+        step = seconds_a_step(lambda: run_step_for_likeliest(backend, [(ring, [1], "last") for ring in rings]), plan)
         least = bytes_read(config, weights) + batch * ring_bytes_read(config, size)
         work, n_tokens = 2.0 * batch * weights_of(backend), batch
     else:
@@ -99,7 +100,7 @@ def measured(backend: CudaBackend, kind: str, size: int, batch: int, limits: Lim
 
 
 def graph_milliseconds(backend: CudaBackend) -> float | None:
-    """Of the last step's graph alone, if it was recorded: the rest is Python, and copying logits to the host."""
+    """Of the last step's graph alone, if it was recorded: the rest is Python, and copying the likeliest to the host."""
     if not backend._graphs:
         return None
     graph = next(reversed(backend._graphs.values()))
@@ -152,9 +153,10 @@ def profile(part: Part, backend: CudaBackend, title: str, parts: list, limits: L
     """A row a kernel: all its launches of a step, replayed without the others' between."""
     config, device = backend.config, backend.device
     batch = Batch.of(parts, config.d_vocab)
-    backend.forward(batch)
-    args = (batch, config.heads_per_kv_head, config.n_kv_heads, device.multiprocessors)
-    launches = launches_of(backend, lambda: backend._step.run(shape_of(*args)))
+    listed = min(LISTED, config.d_vocab)
+    backend.forward_likeliest(batch, listed)
+    shape = shape_of(batch, config, device.multiprocessors, listed)
+    launches = launches_of(backend, lambda: backend._step.run(shape))
     step, groups = StepTraffic(batch, config), defaultdict[str, list[Launch]](list)
     counted: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
     for launch in launches:

@@ -39,7 +39,7 @@ from ringlet.plugins.backends.cuda.shapes import (
     TILES,
 )
 
-DOUBLE = 8
+DOUBLE = KEY = 8
 PLACED = {"f16": 2, "f32": 4, "q8": 4}  # bytes of a number that `place` writes
 Arguments = Sequence[int | float]
 
@@ -176,6 +176,20 @@ def repack(words: list[str], grid: Grid, arguments: Arguments) -> Traffic:
     return Traffic(total, total)
 
 
+def rank(words: list[str], grid: Grid, arguments: Arguments) -> Traffic:
+    """Logits, and the keys of the likeliest of each part."""
+    d_vocab, count = arguments[-2:]
+    total = grid[1] * (FLOAT * d_vocab + KEY * grid[0] * count)
+    return Traffic(total, total)
+
+
+def likeliest(words: list[str], grid: Grid, arguments: Arguments) -> Traffic:
+    """Those keys, the logits of the likeliest, and the list: an id and a logit each."""
+    n_keys, count = arguments[-2:]
+    total = grid[0] * (KEY * n_keys + 3 * FLOAT * count)
+    return Traffic(total, total)
+
+
 ROW_KERNELS = {
     "lookup": lookup,
     "byte_product": product,
@@ -186,4 +200,6 @@ ROW_KERNELS = {
     "angles": angles,
     "soft_cap": soft_cap,
     "repack": repack,
+    "rank": rank,
+    "likeliest": likeliest,
 }

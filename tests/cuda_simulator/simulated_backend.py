@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from ringlet.core.batch import Batch
 from ringlet.core.config import LayerConfig
 from ringlet.core.errors import FormatError, RingletError
 from ringlet.core.ring_cache import RingLayout
-from ringlet.core.step import run_step, run_step_with_hidden
+from ringlet.core.step import run_step, run_step_for_likeliest, run_step_with_hidden
 from ringlet.plugins.backends.cuda import backend as cuda_backend
 from ringlet.plugins.backends.cuda.backend import CudaBackend
 from ringlet.plugins.backends.cuda.simulated import SimulatedDevice
@@ -203,6 +204,69 @@ def test_logits_stay_as_they_are_while_they_are_held() -> None:
     assert len(places) == 2
 
 
+def test_the_likeliest_are_listed_and_nothing_else_leaves_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In plain steps and replayed ones, of two sequences; one copy and one wait a step, one of each for a row."""
+    config, weights = random_model(logit_soft_cap=2.0)
+    backend, layout, seen = made(config, weights), RingLayout.of(config, 40, chunk=4), list[object]()
+    download, synchronise = device().download, device().synchronise
+    ids = [tokens(8, config, seed) for seed in range(2)]
+    rings = [[backend.new_ring(layout, "f16") for _ in ids] for _ in range(2)]
+    monkeypatch.setattr(device(), "download", lambda at, rows: seen.append(rows.nbytes) or download(at, rows))
+    monkeypatch.setattr(device(), "synchronise", lambda: seen.append("wait") or synchronise())
+    for at in range(0, 8, 2):
+        parts = [[(ring, of[at : at + 2], "last") for ring, of in zip(kind, ids, strict=True)] for kind in rings]
+        logits = run_step(backend, parts[0])
+        del seen[:]
+        rows = run_step_for_likeliest(backend, parts[1], 5)
+        assert seen == [2 * 5 * 8, "wait"]
+        for row, expected in zip(rows, logits, strict=True):
+            order = np.argsort(-expected, kind="stable")[:5]
+            np.testing.assert_array_equal(row.ids, order)
+            np.testing.assert_array_equal(row.values, expected[order])
+        del seen[:]
+        np.testing.assert_array_equal(rows[1].all, logits[1])
+        assert seen == [4 * config.d_vocab, "wait"]
+    assert len(backend._graphs) == 2
+
+
+def test_rows_can_be_fetched_after_other_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as somebody holds them, whatever follows: they are moved aside, into memory that is used again."""
+    config, weights = random_model()
+    backend, ids, copied = made(config, weights), tokens(12, config), list[int]()
+    layout, copy = RingLayout.of(config, 60, chunk=40), device().copy
+    monkeypatch.setattr(device(), "copy", lambda source, to, size: copied.append(to) or copy(source, to, size))
+    plain, ring = (backend.new_ring(layout, "f16") for _ in range(2))
+    expected = [run_step(backend, [(plain, [token_id], "last")])[0] for token_id in ids]
+    held = [run_step_for_likeliest(backend, [(ring, [token_id], "last")], 3)[0] for token_id in ids[:5]]
+    run_step(backend, [(backend.new_ring(layout, "f16"), tokens(40, config), "all")])  # memory is made anew for this
+    assert len(set(copied)) == 5
+    for row, logits in zip(held, expected, strict=False):
+        np.testing.assert_array_equal(row.all, logits)
+    del held, row
+    again = copied[:]
+    del copied[:]
+    for token_id in ids[5:]:
+        rows = run_step_for_likeliest(backend, [(ring, [token_id], "last")], 3)
+        assert rows[0].values[0] == expected[ring.length - 1].max()
+    assert set(copied) <= set(again)
+    assert len(copied) == len(ids) - 5 - 1
+    del rows, copied[:]
+    for token_id in ids[:3]:  # nobody holds them
+        run_step_for_likeliest(backend, [(ring, [token_id], "last")], 3)
+    assert copied == []
+
+
+def test_lists_that_have_no_room_are_left_out() -> None:
+    config, weights = random_model(d_vocab=300)
+    backend, layout = made(config, weights), RingLayout.of(config, 8, chunk=8)
+    for wanted, count, n in (("last", 256, 256), ("last", 257, 0), ("none", 5, 0)):
+        batch = Batch.of([(backend.new_ring(layout, "f16"), [1, 2], wanted)], config.d_vocab)
+        found = backend.forward_likeliest(batch, count)
+        rows = int(wanted == "last")
+        assert found.ids.shape == found.values.shape == (rows, n if rows else 0)
+        assert all(len(row.all) == 300 for row in found.rows())
+
+
 def test_nan_in_weights_reaches_the_logits() -> None:
     model = random_model()
     model[1].layers[0].attention_norm[3] = np.nan
@@ -210,6 +274,19 @@ def test_nan_in_weights_reaches_the_logits() -> None:
         backend = made(*model)
         ring = backend.new_ring(RingLayout.of(model[0], 8, chunk=8), kv_dtype)
         assert np.isnan(in_pieces(backend, ring, tokens(3, model[0]), [3])).all()
+        assert np.isnan(run_step_for_likeliest(backend, [(ring, [1], "last")], 1)[0].largest)
+
+
+def test_a_terminal_is_told_how_far_the_upload_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(cuda_backend, "passing_lines", lambda: nullcontext(lines.append))
+    for tied in (False, True):
+        del lines[:]
+        made(*random_model(tied=tied))
+        shares = [int(line.split("%")[0]) for line in lines]
+        assert shares == sorted(shares)
+        assert lines[-1] == "100% of the weights' 0.00 GiB are on Numba's CUDA simulator"
+        assert len(set(shares)) > 5
 
 
 def test_weights_that_do_not_fit_are_named() -> None:
@@ -271,7 +348,11 @@ def test_a_ring_of_another_backend_is_refused() -> None:
 def test_a_forked_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     config, weights = random_model()
     backend = made(config, weights)
-    batch = Batch.of([(backend.new_ring(RingLayout.of(config, 8, chunk=8), "f32"), [1], "all")], config.d_vocab)
+    ring = backend.new_ring(RingLayout.of(config, 8, chunk=8), "f32")
+    row = run_step_for_likeliest(backend, [(ring, [1], "all")], 2)[0]
+    batch = Batch.of([(ring, [1], "all")], config.d_vocab)
     monkeypatch.setattr(cuda_backend.os, "getpid", lambda: -1)
     with pytest.raises(RingletError, match="does not survive a fork"):
         backend.forward(batch)
+    with pytest.raises(RingletError, match="does not survive a fork"):
+        assert row.all.size

@@ -22,6 +22,7 @@ from ringlet.plugins.backends.cuda.backend import CudaBackend
 from ringlet.plugins.backends.cuda.host_pointers import Pointer
 from ringlet.plugins.backends.cuda.rings import _records_bytes
 
+LISTED = 5
 PIECEWISE = ("attention", "float_attention", "merge")  # whose pieces of the context are their own cost
 Bytes = dict[Any, set[int]]  # addresses, by block
 
@@ -90,7 +91,7 @@ def check_step(backend: CudaBackend, parts: list, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(device(), "launch", checked)
-        backend.forward(batch)
+        backend.forward_likeliest(batch, LISTED)
     batch.commit()
     return seen
 
@@ -132,7 +133,7 @@ def test_mixed_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = set()
     for n in (1, 11, 3):
         seen |= check_step(backend, [(ring, range(n), "all")], monkeypatch)
-    assert {"byte_product", "tile_product", "lookup", "place", "attention", "merge"} <= seen
+    assert {"byte_product", "tile_product", "lookup", "place", "attention", "merge", "rank", "likeliest"} <= seen
 
 
 @pytest.mark.slow

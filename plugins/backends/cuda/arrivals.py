@@ -21,18 +21,17 @@ class Arrivals:
         self._free: list[np.ndarray | None] = [None] * LENT_AT_ONCE  # None: not allocated yet
         self._kept: np.ndarray | None = None
 
-    def fetch(self, address: int, shape: tuple[int, int]) -> np.ndarray:
-        """What lies on the device, float32 of this shape, after all that was asked of it before."""
-        n_bytes = 4 * shape[0] * shape[1]
+    def fetch(self, address: int, n_bytes: int) -> np.ndarray:
+        """What lies on the device, uint8 (n_bytes,), after all that was asked of it before."""
         if self._free:
             rows = self._lend(self._large_enough(self._free.pop(), n_bytes), n_bytes)
             self._device.download(address, rows)
             self._device.synchronise()
-            return rows.view(np.float32).reshape(shape)
+            return rows
         self._kept = self._large_enough(self._kept, n_bytes)
         self._device.download(address, self._kept[:n_bytes])
         self._device.synchronise()
-        return self._kept[:n_bytes].view(np.float32).reshape(shape).copy()
+        return self._kept[:n_bytes].copy()
 
     def _large_enough(self, place: np.ndarray | None, n_bytes: int) -> np.ndarray:
         return place if place is not None and len(place) >= n_bytes else self._device.host_array(n_bytes)

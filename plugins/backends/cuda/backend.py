@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,21 @@ from ringlet.core.backend import Backend, Missing
 from ringlet.core.batch import Batch
 from ringlet.core.config import ModelConfig
 from ringlet.core.errors import RingletError
+from ringlet.core.likeliest import Likeliest
 from ringlet.core.ring_cache import RingLayout, RingMemory
+from ringlet.core.terminal.standard_error import passing_lines
 from ringlet.core.weights import ModelWeights
 from ringlet.plugins.backends.cpu.check import check_weights
 from ringlet.plugins.backends.cuda.arrivals import Arrivals
 from ringlet.plugins.backends.cuda.availability import missing, open_device
 from ringlet.plugins.backends.cuda.device import Device, Memory
+from ringlet.plugins.backends.cuda.lent_logits import Lender, LentLogits
 from ringlet.plugins.backends.cuda.planes import padded
 from ringlet.plugins.backends.cuda.planning import shape_of, tiles
 from ringlet.plugins.backends.cuda.products import Products
 from ringlet.plugins.backends.cuda.rings import DeviceRing, ring_bytes
 from ringlet.plugins.backends.cuda.scratch import Scratch
+from ringlet.plugins.backends.cuda.shapes import can_rank
 from ringlet.plugins.backends.cuda.step import Shape, Step, products_by_source
 from ringlet.plugins.backends.cuda.weights import Arena, DeviceWeights, Upload, lay_out, staging_bytes
 
@@ -52,7 +57,7 @@ class CudaBackend(Backend):
         super().__init__(config, weights, threads)
         self.device = device if isinstance(device, Device) else open_device(device)
         self.place = self.device.name
-        self._arrivals = Arrivals(self.device)
+        self._lender, self._lists = Lender(self.device), Arrivals(self.device)
         self._lock, self._process = threading.Lock(), os.getpid()
         self._graphs: OrderedDict[Shape, Any] = OrderedDict()
         self._seen: OrderedDict[Shape, None] = OrderedDict()
@@ -66,11 +71,23 @@ class CudaBackend(Backend):
 
     def forward(self, batch: Batch) -> np.ndarray:
         with self._lock:
-            return self._run(batch)
+            return self._logits(self._run(batch))
+
+    def forward_likeliest(self, batch: Batch, count: int) -> Likeliest:
+        """Only the list leaves the device, and a row of logits when it is asked for."""
+        d_vocab = self.config.d_vocab
+        if not can_rank(d_vocab, count) or not batch.wants_logits.any():
+            return Likeliest.of_all(self.forward(batch))
+        with self._lock:
+            shape = self._run(batch, n_listed=count)
+            lent = self._lender.lend(self._scratch["logits"], shape.n_wanted, d_vocab)
+            listed = self._lists.fetch(self._scratch["listed"], 8 * shape.n_wanted * count)
+        ids, values = listed.view(np.int32).reshape(2, shape.n_wanted, count)
+        return Likeliest(ids, values.view(np.float32), d_vocab, partial(self._fetch, lent))
 
     def forward_with_hidden(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         with self._lock:
-            logits = self._run(batch, with_hidden=True)
+            logits = self._logits(self._run(batch, with_hidden=True))
             n, width = len(batch.token_ids), padded(self.config.d_model)
             rows = self.device.host_array(4 * n * width)
             self.device.download(self._scratch["last"], rows)
@@ -93,9 +110,15 @@ class CudaBackend(Backend):
         self.device.prepare(["repack"])
         self._memory = Memory(self.device, counted.end)
         passage = Memory(self.device, staging)
-        upload = Upload(self.device, self._memory.address, passage.address, lambda n_bytes: None)
-        self._placed: DeviceWeights = lay_out(self.config, self.weights, upload)
-        self.device.synchronise()
+        with passing_lines() as tell:
+
+            def progress(n_bytes: int) -> None:
+                share, total = n_bytes / counted.file_bytes, counted.file_bytes / 2**30
+                tell(f"{share:.0%} of the weights' {total:.2f} GiB are on {self.device.name}")
+
+            upload = Upload(self.device, self._memory.address, passage.address, progress)
+            self._placed: DeviceWeights = lay_out(self.config, self.weights, upload)
+            self.device.synchronise()
         del passage
         forms = {name: Products(self.device).forms_at_most(group) for name, group in products_by_source(self._placed)}
         placed = self._placed
@@ -111,13 +134,27 @@ class CudaBackend(Backend):
                 "choose a smaller quantisation of the model, another GPU with --device, or --backend cpu"
             )
 
-    def _run(self, batch: Batch, with_hidden: bool = False) -> np.ndarray:
+    def _fetch(self, lent: LentLogits, row: int) -> np.ndarray:
+        self._check_process()
+        with self._lock:
+            self.device.make_current()
+            return self._lender.fetch(lent, row)
+
+    def _logits(self, shape: Shape) -> np.ndarray:
+        """Those of the step that has just been launched."""
+        if shape.n_wanted:
+            return self._lender.fetch_all(self._scratch["logits"], shape.n_wanted, self.config.d_vocab)
+        self.device.synchronise()
+        return np.empty((0, self.config.d_vocab), np.float32)
+
+    def _run(self, batch: Batch, n_listed: int = 0, with_hidden: bool = False) -> Shape:
+        """Launch a step, without waiting for it."""
         self._check(batch)
         self.device.make_current()
-        config, scratch = self.config, self._scratch
-        shape = shape_of(batch, config.heads_per_kv_head, config.n_kv_heads, self.device.multiprocessors, with_hidden)
+        shape = shape_of(batch, self.config, self.device.multiprocessors, n_listed, with_hidden)
         try:
-            if scratch.make_room(shape.sizes):
+            self._lender.make_way()
+            if self._scratch.make_room(shape.sizes):
                 self._graphs.clear()
         except MemoryError:
             raise RingletError(
@@ -126,10 +163,7 @@ class CudaBackend(Backend):
             ) from None
         self._tell(batch)
         self._launch(shape)
-        if shape.n_wanted:
-            return self._arrivals.fetch(scratch["logits"], (shape.n_wanted, config.d_vocab))
-        self.device.synchronise()
-        return np.empty((0, config.d_vocab), np.float32)
+        return shape
 
     def _tell(self, batch: Batch) -> None:
         """Send what is new in this step."""
@@ -162,8 +196,7 @@ class CudaBackend(Backend):
 
     def _check(self, batch: Batch) -> None:
         """What would otherwise read or write memory that is not the step's. Raises RingletError or ValueError."""
-        if self._process != os.getpid():
-            raise RingletError("the cuda backend does not survive a fork: start processes with the method spawn")
+        self._check_process()
         n = len(batch.token_ids)
         if not (len(batch.positions) == len(batch.sequence) == len(batch.wants_logits) == n):
             raise ValueError("the arrays of a batch differ in length")
@@ -181,3 +214,7 @@ class CudaBackend(Backend):
             memory = ring.memory
             if not isinstance(memory, DeviceRing) or memory.device is not self.device or memory.config != self.config:
                 raise ValueError("a ring of another backend or model")
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise RingletError("the cuda backend does not survive a fork: start processes with the method spawn")

@@ -33,14 +33,15 @@ class DeviceRing(RingMemory):
     """Keys (n_kv_heads, slots, d_k padded) and values (n_kv_heads, slots, d_v padded) of each layer, zeroed; in int8
     ("q8") each has a scale beside it, float32 (n_kv_heads, slots), as in `core/host_memory.py`.
 
-    kv_dtype: "f32", "f16" or "q8". address: of the records; see `shapes` for their fields. has_sinks: whether a layer
-    keeps some. capacity: of the layer that sees most. Raises RingletError where there is less memory than needed.
+    kv_dtype: "f32", "f16" or "q8". address: of the records; see `shapes` for their fields. capacities, sinks: int64, of
+    each layer. capacity: of the layer that sees most. Raises RingletError where there is less memory than needed.
     """
 
     def __init__(self, device: Device, config: ModelConfig, layout: RingLayout, kv_dtype: str) -> None:
         self.device, self.config, self.layout, self.kv_dtype = device, config, layout, kv_dtype
-        self.has_sinks = any(layer.sinks for layer in layout.layers)
-        self.capacity = max(layer.capacity for layer in layout.layers)
+        self.capacities = np.array([layer.capacity for layer in layout.layers], np.int64)
+        self.sinks = np.array([layer.sinks for layer in layout.layers], np.int64)
+        self.capacity = int(self.capacities.max())
         try:
             self._memory = Memory(device, ring_bytes(config, layout, kv_dtype))
         except MemoryError:

@@ -10,7 +10,7 @@ import numpy as np
 from ringlet.core.config import ModelConfig
 from ringlet.plugins.backends.cuda.device import Device, Memory
 from ringlet.plugins.backends.cuda.planes import ALIGNMENT, padded
-from ringlet.plugins.backends.cuda.shapes import BFLOATS, BYTES, FLOATS, QUERY_ROWS, RUN
+from ringlet.plugins.backends.cuda.shapes import BFLOATS, BYTES, FLOATS, QUERY_ROWS, RUN, ranked_parts
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,16 @@ class Sizes:
     wanted: int
     tiles: int
     partials: int  # tokens times pieces of the context
+    listed: int  # likeliest tokens of all rows
 
     def covers(self, other: Sizes) -> bool:
         return all(getattr(self, field.name) >= getattr(other, field.name) for field in fields(self))
 
     def and_also(self, other: Sizes) -> Sizes:
         return Sizes(*(max(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
+
+
+NOTHING = Sizes(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Scratch:
 
     def __init__(self, device: Device, config: ModelConfig, forms: dict[str, int], n_pairs: int, n_ropes: int) -> None:
         self._device, self._config, self._forms, self._angles = device, config, forms, n_pairs * max(1, n_ropes)
-        self.sizes = Sizes(0, 0, 0, 0)
+        self.sizes = NOTHING
         self._memory: Memory | None = None
 
     def make_room(self, sizes: Sizes) -> bool:
@@ -61,7 +65,7 @@ class Scratch:
             return False
         sizes = self.sizes.and_also(sizes)
         places, n_bytes = self._lay_out(sizes)
-        self._memory, self.sizes = None, Sizes(0, 0, 0, 0)  # the old memory is free before the new is taken
+        self._memory, self.sizes = None, NOTHING  # the old memory is free before the new is taken
         self._memory = Memory(self._device, n_bytes)
         self._places = {name: self._memory.address + offset for name, offset in places.items()}
         self.sizes = sizes
@@ -101,6 +105,8 @@ class Scratch:
             "partials": sizes.partials * config.n_heads * config.d_v,
             "states": sizes.partials * config.n_heads * 2,
             "logits": sizes.wanted * config.d_vocab,
+            "keys": 2 * sizes.listed * ranked_parts(config.d_vocab),
+            "listed": 2 * sizes.listed,
         }
         for name, count in floats.items():
             yield name, 4 * count

@@ -75,10 +75,16 @@ VALUE_COLUMNS = 128  # of a warp; wider values are shared out
 PIECE = 64  # the length of a piece of the context is a multiple of it
 QUERY_ROWS = 16  # heads of tokens that share a K/V head, in one tile
 
+# The likeliest tokens
+RANKED_PART = 1024 if SIMULATED else 8192  # logits of a block
+RANKED_GROUPS = 256 if SIMULATED else 1024  # that its numbers stand in, a power of two
+RANKED = 4096  # numbers that it has room for, a power of two
+
 # Threads of a block; the simulator runs every thread as one of Python's, and is fastest with one warp
 PLACE_WARPS = 1 if SIMULATED else 4
 ROW_THREADS = 32 if SIMULATED else 256
 COLUMN_THREADS = 32 if SIMULATED else 128
+RANKED_THREADS = 32 if SIMULATED else 1024
 
 
 def product_rows(tokens: int) -> int:
@@ -97,3 +103,14 @@ def product_warps(format: str, tokens: int) -> int:
 def attention_warps(d_k: int) -> int:
     """Warps of a block that attends: as many as have room for their queries in 48 KiB of shared memory."""
     return 1 if SIMULATED else 4 if d_k <= 128 else 2
+
+
+def ranked_parts(d_vocab: int) -> int:
+    """Parts of a row of logits."""
+    return -(-d_vocab // RANKED_PART)
+
+
+def can_rank(d_vocab: int, count: int) -> bool:
+    """Whether blocks have room for the `count` likeliest tokens of a part, and of all parts."""
+    most = RANKED_GROUPS * (RANKED // count)
+    return count <= RANKED_GROUPS and max(RANKED_PART, ranked_parts(d_vocab) * count) <= most

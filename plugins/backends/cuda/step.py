@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ringlet.core.config import ModelConfig
 from ringlet.plugins.backends.cuda.device import Device
@@ -27,32 +28,47 @@ from ringlet.plugins.backends.cuda.shapes import (
     SINKS,
     VALUE_COLUMNS,
     attention_warps,
+    ranked_parts,
 )
 from ringlet.plugins.backends.cuda.weights import DeviceLayer, DeviceMatrix, DeviceNorm, DeviceWeights
 
 NO_NORM = DeviceNorm()
 
 
+class Pieces(NamedTuple):
+    """How attention cuts a layer's context: into n pieces of `length`, or less; `sinks`: 1 where the first of
+    them are the sinks, else 0. See `kernels/attention_places.py`."""
+
+    n: int
+    sinks: int
+    length: int
+
+
 @dataclass(frozen=True)
 class Shape:
     """All that decides which kernels a step launches, and how; the rest it reads from memory.
 
-    n_pieces: of the context, sinks included; see `kernels/attention_places.py` for these. ring_dtypes: of its rings.
-    with_hidden: whether the hidden states of all tokens are wanted.
+    pieces: of the context, a layer each. ring_dtypes: of its rings.
+    n_listed: how many of the likeliest tokens of each wanted row are listed. with_hidden: whether the hidden states of
+    all tokens are wanted.
     """
 
     n_tokens: int
     n_wanted: int
     n_tiles: int
-    n_pieces: int
-    sink_pieces: int
-    piece_length: int
+    pieces: tuple[Pieces, ...]
     ring_dtypes: frozenset[str]
+    n_listed: int = 0
     with_hidden: bool = False
 
     @property
     def sizes(self) -> Sizes:
-        return Sizes(self.n_tokens, self.n_wanted, self.n_tiles, self.n_tokens * self.n_pieces)
+        partials, listed = max(pieces.n for pieces in self.pieces), self.n_wanted * self.n_listed
+        return Sizes(self.n_tokens, self.n_wanted, self.n_tiles, self.n_tokens * partials, listed)
+
+    @property
+    def has_sinks(self) -> bool:
+        return any(pieces.sinks for pieces in self.pieces)
 
 
 class Step:
@@ -75,6 +91,8 @@ class Step:
             "merge",
             "normalise",
             "hidden",
+            "rank",
+            "likeliest",
             self._attention("f16"),
             f"lookup-{weights.embedding.format}",
         }
@@ -87,7 +105,8 @@ class Step:
         return names
 
     def run(self, shape: Shape) -> None:
-        """Leaves the logits of the wanted tokens in scratch["logits"], hidden states in scratch["last"]."""
+        """Leaves the logits of the wanted tokens in scratch["logits"], hidden states in scratch["last"], the likeliest
+        tokens in scratch["listed"]: ids, int32 (n_wanted, n_listed), then as many logits."""
         config, scratch, weights, n = self._config, self._scratch, self._weights, shape.n_tokens
         self._look_up(weights.embedding, scratch["token_ids"], n, config.embedding_scale, 0)
         if weights.positions is not None:
@@ -113,6 +132,8 @@ class Step:
             self._launch_norm(weights.final_norm, n, FLOATS, added, 0, (scratch["last"], 0, 0, 0, 0))
             added = NO_NORM
         self._logits(shape, added)
+        if shape.n_listed and shape.n_wanted:
+            self._list(shape)
 
     def _forms(self, products: list, n_tokens: int) -> int:
         return self._products.forms(products, n_tokens)
@@ -138,7 +159,7 @@ class Step:
     @staticmethod
     def _angle_rows(shape: Shape) -> int:
         """The tokens' positions, then those among the sinks where some ring keeps any."""
-        return shape.n_tokens * (1 + shape.sink_pieces)
+        return shape.n_tokens * (1 + shape.has_sinks)
 
     def _normalise(self, norm: DeviceNorm, n_tokens: int, forms: int, added: DeviceNorm, chosen: int = 0) -> None:
         self._launch_norm(norm, n_tokens, forms, added, chosen, self._scratch.rows("normed").all)
@@ -158,7 +179,7 @@ class Step:
     def _place(self, index: int, layer: DeviceLayer, shape: Shape) -> None:
         config, scratch, weights = self._config, self._scratch, self._weights
         rope, turned, angles = config.layers[index].rope, 0, scratch["angles"]
-        flags = (QK_NORM if layer.q_norm else 0) | (SINKS if shape.sink_pieces else 0)
+        flags = (QK_NORM if layer.q_norm else 0) | (SINKS if shape.has_sinks else 0)
         if rope is not None:
             turned = weights.pairs_of_rope[layer.rope]
             angles += 8 * layer.rope * self._angle_rows(shape) * weights.n_pairs
@@ -185,25 +206,21 @@ class Step:
         config, scratch = self._config, self._scratch
         pointers = (scratch["q_ring"], scratch["q_sinks"], scratch["partials"], scratch["states"])
         told = (scratch["rings"], scratch["positions"], index, config.heads_per_kv_head)
-        pieces = (
-            shape.n_pieces,
-            shape.sink_pieces,
-            shape.piece_length,
-            config.score_scale,
-            config.score_soft_cap or 0.0,
-        )
+        pieces, scores = shape.pieces[index], (config.score_scale, config.score_soft_cap or 0.0)
         for kv_dtype in sorted(shape.ring_dtypes - {"f32"}):
-            workers = shape.n_tiles * shape.n_pieces
+            workers = shape.n_tiles * pieces.n
             columns = -(-config.d_v // VALUE_COLUMNS)
             grid = (-(-workers // attention_warps(config.d_k)), config.n_kv_heads, columns)
-            arguments = (*pointers, scratch["tiles"], *told, shape.n_tiles, *pieces)
+            arguments = (*pointers, scratch["tiles"], *told, shape.n_tiles, *pieces, *scores)
             self._device.launch(self._attention(kv_dtype), grid, arguments)
         if "f32" in shape.ring_dtypes:
-            grid = (-(-shape.n_pieces // PLACE_WARPS), config.n_heads, shape.n_tokens)
-            self._device.launch(f"float_attention-{config.d_k}-{config.d_v}", grid, (*pointers, *told, *pieces))
+            grid = (-(-pieces.n // PLACE_WARPS), config.n_heads, shape.n_tokens)
+            self._device.launch(
+                f"float_attention-{config.d_k}-{config.d_v}", grid, (*pointers, *told, *pieces, *scores)
+            )
         grid = (-(-padded(self._heads_width) // COLUMN_THREADS), shape.n_tokens, 1)
         out = scratch.rows("heads").all
-        sizes = (config.n_heads, config.d_v, shape.n_pieces, forms)
+        sizes = (config.n_heads, config.d_v, pieces.n, forms)
         self._device.launch("merge", grid, (scratch["partials"], scratch["states"], *out, *sizes))
 
     def _return(self, product: object, source: str, post_norm: DeviceNorm, n_tokens: int) -> None:
@@ -230,6 +247,13 @@ class Step:
             count = n * config.d_vocab
             grid = (-(-count // COLUMN_THREADS), 1, 1)
             self._device.launch("soft_cap", grid, (scratch["logits"], count, config.logit_soft_cap))
+
+    def _list(self, shape: Shape) -> None:
+        scratch, d_vocab, rows, count = self._scratch, self._config.d_vocab, shape.n_wanted, shape.n_listed
+        parts, rows_of = ranked_parts(d_vocab), (scratch["logits"], scratch["keys"])
+        self._device.launch("rank", (parts, rows, 1), (*rows_of, d_vocab, count))
+        listed = (scratch["listed"], scratch["listed"] + 4 * rows * count)
+        self._device.launch("likeliest", (rows, 1, 1), (*rows_of, *listed, d_vocab, parts * count, count))
 
 
 def products_by_source(weights: DeviceWeights) -> Iterator[tuple[str, list]]:

@@ -96,10 +96,11 @@ class DeviceWeights:
 
 
 class Arena:
-    """Takes memory piece by piece; this one only counts. end: bytes so far."""
+    """Takes memory piece by piece; this one only counts. end: bytes so far. file_bytes: of the matrices so far, as they
+    lie in the file."""
 
     def __init__(self) -> None:
-        self.end = 0
+        self.end = self.file_bytes = 0
 
     def take(self, n_bytes: int) -> int:
         address = self._base() + self.end
@@ -112,6 +113,7 @@ class Arena:
 
     def rows(self, matrix: Matrix, planes: dict[str, int], first_row: int) -> None:
         """Put a matrix's rows into planes, from a row on."""
+        self.file_bytes += matrix.data.nbytes
 
     def _base(self) -> int:
         return ALIGNMENT  # an address that is not 0
@@ -120,7 +122,7 @@ class Arena:
 class Upload(Arena):
     """Fills an allocation in the order in which another arena has counted it.
 
-    progress: called with the bytes of the file that have gone to the GPU since the last call.
+    progress: called with file_bytes whenever some have gone to the GPU.
     """
 
     def __init__(self, device: Device, base: int, staging: int, progress: Callable[[int], None]) -> None:
@@ -140,7 +142,8 @@ class Upload(Arena):
             data = np.ascontiguousarray(matrix.data[start : start + at_once])
             self._device.upload(data, self._staging)
             self._repack(matrix, planes, first_row + start, len(data))
-            self._progress(data.nbytes)
+            self.file_bytes += data.nbytes
+            self._progress(self.file_bytes)
 
     def _repack(self, matrix: Matrix, planes: dict[str, int], first_row: int, n_rows: int) -> None:
         block = BLOCK_FORMATS[matrix.format]

@@ -11,6 +11,7 @@ from ringlet.plugins.backends.cuda.kernels.declare import Kernel
 from ringlet.plugins.backends.cuda.kernels.float_attention import float_attention
 from ringlet.plugins.backends.cuda.kernels.float_products import float_product
 from ringlet.plugins.backends.cuda.kernels.hidden import hidden
+from ringlet.plugins.backends.cuda.kernels.likeliest import likeliest, rank
 from ringlet.plugins.backends.cuda.kernels.lookup import lookup
 from ringlet.plugins.backends.cuda.kernels.merge import merge, soft_cap
 from ringlet.plugins.backends.cuda.kernels.normalise import normalise
@@ -19,7 +20,10 @@ from ringlet.plugins.backends.cuda.kernels.ring_bytes import place_bytes
 from ringlet.plugins.backends.cuda.kernels.rotary import angles, place
 from ringlet.plugins.backends.cuda.kernels.tile_products import tile_product
 
-SINGLE = {kernel.name: kernel for kernel in (angles, hidden, merge, normalise, place, place_bytes, repack, soft_cap)}
+SINGLE = {
+    kernel.name: kernel
+    for kernel in (angles, hidden, likeliest, merge, normalise, place, place_bytes, rank, repack, soft_cap)
+}
 FAMILIES: dict[str, Callable[..., Kernel]] = {
     "attention": attention,
     "byte_product": byte_product,
