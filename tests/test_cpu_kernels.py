@@ -12,7 +12,17 @@ import pytest
 
 from ringlet.core.host_memory import quantize_rows
 from ringlet.core.quantization import BLOCK_FORMATS, dequantize
-from ringlet.plugins.backends.cpu import elementwise, memory, product, records, ring_rows, tables, unpack, vector_math
+from ringlet.plugins.backends.cpu import (
+    elementwise,
+    memory,
+    product,
+    records,
+    ring_rows,
+    tables,
+    units,
+    unpack,
+    vector_math,
+)
 from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.compiling import entry_point
 from ringlet.plugins.backends.cpu.records import padded
@@ -145,6 +155,30 @@ def test_products(n_columns: int, n_tokens: int) -> None:
         matrix, memory_at = (address(rows), 4 * n_columns, n_columns), address(memory_for_rows)
         multiply_rows(*matrix, start, stop, address(x), n_tokens, memory_at, address(out), 36)
     np.testing.assert_allclose(out, naive.product(rows, x[:, :n_columns]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("format", units.LOADS)
+@pytest.mark.parametrize("n_columns", [16, 48, 50, 576])
+def test_one_token_has_the_bits_that_it_has_beside_others(format: str, n_columns: int) -> None:
+    """It meets rows where they lie, others meet them unpacked."""
+    multiply = units.source(f"multiply_{format}")
+    call = entry_point(lambda *arguments: multiply(*arguments))
+    rng = np.random.default_rng(n_columns)
+    weights = rng.standard_normal((9, n_columns)).astype(np.float32)
+    stored = {
+        "F32": weights,
+        "F16": weights.astype(np.float16),
+        "BF16": (weights.view(np.uint32) >> 16).astype(np.uint16),
+    }[format]
+    x = np.zeros((4, padded(n_columns)), np.float32)
+    x[:, :n_columns] = rng.standard_normal((4, n_columns))
+    memory, together, alone = np.zeros((4, padded(n_columns)), np.float32), *np.full((2, 4, 9), np.nan, np.float32)
+    matrix = (address(stored), stored.strides[0], n_columns)
+    call(*matrix, 0, 9, address(x), 4, address(memory), address(together), 36)
+    for token in range(4):
+        for start, stop in ((0, 5), (5, 9)):
+            call(*matrix, start, stop, address(x[token]), 1, address(memory), address(alone[token]), 36)
+    assert np.array_equal(together, alone)
 
 
 multiply_f32 = product.multiplier(unpack.UNPACK["F32"])

@@ -11,32 +11,62 @@ from typing import Any
 import numpy as np
 
 from ringlet.plugins.backends.cpu.compiling import kernel
-from ringlet.plugins.backends.cpu.memory import load_f32s, store, store_f32
+from ringlet.plugins.backends.cpu.memory import load_f32s, prefetch, store, store_f32
 from ringlet.plugins.backends.cpu.records import PADDING
 from ringlet.plugins.backends.cpu.simd import first_lane, fma, second_lane, splat, sums_of_four, third_lane
 from ringlet.plugins.backends.cpu.target import LANES
 
+CACHE_LINE = 64  # bytes
+AHEAD = 4096  # bytes that rows are asked for before they are needed
 ROWS = 4  # unpacked together; with TOKENS, what 16 vector registers hold
 TOKENS = 3
 ZERO = np.float32(0)
 
 
-def multiplier(unpack: Any) -> Any:
+def multiplier(unpack: Any, load: Any = None, number_bytes: int = 0) -> Any:
     """The kernel that multiplies rows which `unpack` brings to float32; see `byte_product.multiplier`.
 
-    x: float32 activations, each token's padded. memory: for ROWS unpacked rows.
+    x: float32 activations, each token's padded. memory: for ROWS unpacked rows. load, number_bytes: of rows of numbers
+    that a vector can be loaded from, so that one token meets them where they lie; the sums are the same.
     """
+    can_load, meet_rows = load is not None, _meet_rows(load or load_f32s, number_bytes)
 
     @kernel
     def multiply(address, row_bytes, n_columns, start, stop, x, n_tokens, memory, out, out_bytes):
-        columns = -(-n_columns // PADDING) * PADDING
-        for first in range(start, stop, ROWS):
+        columns, met = -(-n_columns // PADDING) * PADDING, start
+        if can_load and n_tokens == 1 and n_columns % LANES == 0:
+            met = meet_rows(address, row_bytes, n_columns, start, stop, x, out)
+        for first in range(met, stop, ROWS):
             n_rows = min(ROWS, stop - first)
             for r in range(n_rows):
                 unpack(address + (first + r) * row_bytes, n_columns, memory + 4 * columns * r)
             multiply_unpacked(memory, n_rows, columns, x, 4 * columns, n_tokens, out + 4 * first, out_bytes)
 
     return multiply
+
+
+def _meet_rows(load: Any, number_bytes: int) -> Any:
+    """The kernel by which one token meets whole groups of ROWS rows; returns the first row that is left."""
+    line = CACHE_LINE // number_bytes if number_bytes else 1  # numbers
+
+    @kernel
+    def meet_rows(address, row_bytes, n_columns, start, stop, x, out):
+        left = start
+        while left + ROWS <= stop:
+            row = address + left * row_bytes
+            a0 = a1 = a2 = a3 = splat(ZERO)
+            for i in range(0, n_columns, LANES):
+                a, at = load_f32s(x + 4 * i), row + number_bytes * i
+                if i % line == 0:
+                    for r in range(ROWS):
+                        prefetch(at + r * row_bytes + AHEAD)
+                a0, a1 = fma(a, load(at), a0), fma(a, load(at + row_bytes), a1)
+                a2, a3 = fma(a, load(at + 2 * row_bytes), a2), fma(a, load(at + 3 * row_bytes), a3)
+            store(out + 4 * left, sums_of_four(a0, a1, a2, a3))
+            left += ROWS
+        return left
+
+    return meet_rows
 
 
 @kernel

@@ -21,7 +21,7 @@ from ringlet.plugins.backends.cpu.byte_weights import BYTE_FORMATS
 from ringlet.plugins.backends.cpu.compiling import object_code
 from ringlet.plugins.backends.cpu.draw import draw
 from ringlet.plugins.backends.cpu.interleave import interleave
-from ringlet.plugins.backends.cpu.memory import load_f16s, load_f32s, load_i8s_as_f32s
+from ringlet.plugins.backends.cpu.memory import load_bf16s, load_f16s, load_f32s, load_i8s_as_f32s
 from ringlet.plugins.backends.cpu.step import step
 from ringlet.plugins.backends.cpu.unpack import UNPACK, unpack_f16, unpack_f32, unpack_i8
 
@@ -32,6 +32,12 @@ RING_NUMBERS: dict[str, dict[str, Any]] = {  # what attention has to know of a r
     "F16": {"unpack": unpack_f16, "load": load_f16s, "number_bytes": 2},
     "Q8": {"unpack": unpack_i8, "load": load_i8s_as_f32s, "number_bytes": 1, "has_scales": True},
 }
+
+LOADS = {
+    "F32": (load_f32s, 4),
+    "F16": (load_f16s, 2),
+    "BF16": (load_bf16s, 2),
+}  # of a vector; bytes of a weight
 
 
 def source(name: str) -> Any:
@@ -47,9 +53,9 @@ def source(name: str) -> Any:
         return piece_kernel(**RING_NUMBERS[format])
     if kind == "unpack":
         return UNPACK[format]
-    return (
-        byte_product.multiplier(BYTE_FORMATS[format]) if format in BYTE_FORMATS else product.multiplier(UNPACK[format])
-    )
+    if format in BYTE_FORMATS:
+        return byte_product.multiplier(BYTE_FORMATS[format])
+    return product.multiplier(UNPACK[format], *LOADS.get(format, ()))
 
 
 def compile_unit(name: str) -> tuple[str, bytes]:
