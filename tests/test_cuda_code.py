@@ -20,6 +20,8 @@ HOT = (  # of every family and of every kind of block; the whole table takes ten
     "likeliest",
     "lookup-Q8_0",
     "byte_product-Q4_0-1",
+    "byte_product-Q2_K-1",
+    "byte_product-Q8_0-2",
     "byte_product-Q4_K-1",
     "byte_product-Q6_K-8",
     "byte_product-IQ4_XS-1",
@@ -66,6 +68,12 @@ def test_the_table_holds_every_kernel(repository: Path) -> None:
     pytest.importorskip("numba_cuda")
     wanted = {(name, c) for c in gpu_code.CAPABILITIES for name in gpu_code.kernel_names(c)}
     assert set(recorded(repository)) == wanted
+
+
+def test_nothing_spills_but_products_of_many_tokens(repository: Path) -> None:
+    spilling = {name for (name, _), usage in recorded(repository).items() if usage.spilled}
+    assert all(re.fullmatch(r"byte_product-\w+-[48]", name) for name in spilling)
+    assert len(spilling) <= 6
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator's blocks are smaller")

@@ -60,6 +60,9 @@ TILES = {
 
 MANY_REGISTERS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q3_K")  # formats, for eight tokens at once
 
+# Blocks that a multiprocessor should hold at once, of formats and tokens for which the compiler would spill for more
+PRODUCT_BLOCKS = {("Q2_K", 1): 6, ("Q8_0", 2): 6}
+
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu")
 
 # What a ring says of each layer, as int64 at the beginning of its memory

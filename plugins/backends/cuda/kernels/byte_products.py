@@ -15,7 +15,7 @@ from ringlet.plugins.backends.cuda.kernels.formats import UNPACK
 from ringlet.plugins.backends.cuda.kernels.functions import dot4, load_words4
 from ringlet.plugins.backends.cuda.kernels.warp import warp_sums
 from ringlet.plugins.backends.cuda.planes import LAYOUTS
-from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, product_rows, product_warps
+from ringlet.plugins.backends.cuda.shapes import ACCUMULATE, BIAS, PRODUCT_BLOCKS, product_rows, product_warps
 
 
 def byte_product(format: str, tokens: int) -> Kernel:
@@ -26,7 +26,7 @@ def byte_product(format: str, tokens: int) -> Kernel:
     WARPS, ROWS, TOKENS = product_warps(format, tokens), product_rows(tokens), tokens
     TOTALS = ROWS * TOKENS
 
-    @kernel(f"byte_product-{format}-{tokens}", 32 * WARPS)
+    @kernel(f"byte_product-{format}-{tokens}", 32 * WARPS, PRODUCT_BLOCKS.get((format, tokens), 0))
     def multiply(
         quants: Bytes,
         high: Bytes,
