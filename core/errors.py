@@ -32,6 +32,17 @@ def fault_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def cause_of(error: OSError) -> str:
+    """The system's words for it, to stand after a colon: "no such file or directory"."""
+    words = one_line(error.strerror or str(error))
+    return words[:1].lower() + words[1:]
+
+
+def how_to_install(package: str, extra: str) -> str:
+    """What an extra of ours brings, in a command that works everywhere, and in the one for a clone."""
+    return f"pip install {package}, or pip install -e '.[{extra}]' in a clone of Ringlet"
+
+
 def quoted(text: object) -> str:
     """A text or another value from a file as errors show it: escaped, and cut where it is long."""
     shown = repr(text[: LONGEST_QUOTE + 1]) if isinstance(text, str) else " ".join(repr(text).split())

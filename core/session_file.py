@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ringlet.core.errors import FormatError, RingletError
+from ringlet.core.errors import FormatError, RingletError, cause_of
 from ringlet.core.formats.file_bytes import check_regular
 from ringlet.core.formats.json_object import parse_json_object
 
@@ -87,7 +87,7 @@ def _replacing(path: Path, name: str) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise RingletError(f"{name}: cannot be written: {error.strerror or error}") from None
+        raise RingletError(f"{name}: cannot be written: {cause_of(error)}") from None
     finally:
         with suppress(OSError):
             os.unlink(temporary)
@@ -171,6 +171,6 @@ def open_session_file(path: str | os.PathLike[str]) -> Iterator[SessionFile]:
         with file_path.open("rb") as file:
             yield SessionFile(file, name)
     except FileNotFoundError:
-        raise FormatError(f"{name}: no such file") from None
+        raise FormatError(f"{name}: no such file or directory") from None
     except OSError as error:
-        raise FormatError(f"{name}: cannot be read: {error.strerror or error}") from None
+        raise FormatError(f"{name}: cannot be read: {cause_of(error)}") from None

@@ -188,7 +188,7 @@ def test_files_that_may_not_be_read(of_the_folder: int, of_the_file: int, tmp_pa
     (folder / "config.json").chmod(of_the_file)
     folder.chmod(of_the_folder)
     try:
-        refused(folder, "cannot be read: Permission denied")
+        refused(folder, "cannot be read: permission denied")
     finally:
         folder.chmod(0o700)
 

@@ -134,7 +134,7 @@ def test_a_mistake_ends_a_pipe_in_one_line(text: str | bytes, said: str) -> None
             None,
             "the model has no chat template: choose a model for conversations (--model), or give --template (template= in Python): chatml, gemma, llama3, mistral, plain, or one of your own",
         ),
-        ([], "no/such/file", "no/such/file: No such file or directory"),
+        ([], "no/such/file", "no/such/file: no such file or directory"),
         ([], "chatlm", "--template chatlm: neither a file nor a template's name: there are chatml, gemma, "),
         ([], "{{ x", "--template: no chat template that can be used: line 1: "),
         ([], "{{ raise_exception('never') }}", "--template: the chat template refuses these messages: never"),

@@ -205,7 +205,8 @@ def test_other_texts_around_are_encoded_as_ever(pair: tuple[Tokenizer, Path]) ->
 def test_without_a_template_there_is_a_way_out(pair: tuple[Tokenizer, Path]) -> None:
     tokenizer, _ = pair
     with pytest.raises(
-        RingletError, match=r"^the model has no chat template: choose a model for conversations \(--model\), or give --template "
+        RingletError,
+        match=r"^the model has no chat template: choose a model for conversations \(--model\), or give --template ",
     ):
         tokenizer.chat_format()
     named = Tokenizer(tokenizer._codec, chat_templates={"rag": "a", "tool_use": "b"})

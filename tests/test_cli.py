@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 @pytest.fixture(autouse=True)
 def _quiet_environment(monkeypatch):
-    for variable in ("RINGLET_PLUGINS", "RINGLET_DEBUG"):
+    for variable in ("RINGLET_PLUGINS", "RINGLET_DEBUG", "RINGLET_MODEL"):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -222,6 +222,30 @@ def test_what_generate_refuses(arguments, message):
     assert re.search(message, error_of("generate", *arguments, *NUMPY))
 
 
+@pytest.mark.parametrize("command", [["generate", "x", "--model"], ["tokenize", "x", "--model"], ["inspect"]])
+def test_a_file_that_is_no_model_is_told_what_one_is(command, tmp_path):
+    (tmp_path / "README.md").write_text("# A page")
+    line = error_of(*command, str(tmp_path / "README.md"))
+    what = "not a model: that is a GGUF file, a directory with config.json, or a name on the Hub (org/name)"
+    assert line == f"Error: {tmp_path / 'README.md'}: {what}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["generate", "x", "--model", "./gone"],
+        ["generate", "x", "--json-schema", "./gone"],
+        ["generate", "x", "--grammar", "./gone"],
+        ["generate", "x", "--chat", "--template", "./gone"],
+        ["inspect", "./gone"],
+        ["perplexity", "./gone"],
+    ],
+)
+def test_a_missing_file_is_told_in_the_same_words(arguments):
+    pytest.importorskip("llguidance")
+    assert re.fullmatch(r"Error: (.*: )?\./gone: no such file or directory\n", error_of(*arguments))
+
+
 def test_an_unknown_backend():
     assert "unknown backend 'nmpy': did you mean numpy?" in error_of("generate", "x", "--backend", "nmpy")
 
@@ -392,6 +416,18 @@ def test_inspect():
     assert "./gone.gguf: no such file" in error_of("inspect", "--model", "./gone.gguf")
 
 
+def test_a_variable_names_the_usual_model(embedded_path):
+    here, gone = {"RINGLET_MODEL": str(embedded_path)}, {"RINGLET_MODEL": "./gone.gguf"}
+    for command in (["generate", "春", *GREEDY], ["tokenize", "春"], ["inspect"], ["chat"]):
+        assert "./gone.gguf: no such file or directory" in error_of(*command, env=gone)
+    assert json.loads(run("inspect", "--json", env=here).stdout)["name"] == str(embedded_path)
+    for command in (["inspect", str(embedded_path)], ["inspect", "--model", str(embedded_path)]):
+        assert run(*command, env=gone).exit_code == 0  # what is given wins
+    assert json.loads(run("inspect", "--json", env={"RINGLET_MODEL": ""}).stdout)["name"] == "poet (embedded)"
+    told = " ".join(run("generate", "--help").stdout.split())
+    assert "from the Hub. [env var: RINGLET_MODEL; default: (the embedded model)]" in told
+
+
 def test_perplexity(tmp_path):
     path = tmp_path / "poem.txt"
     path.write_bytes(b"\xef\xbb\xbf" + ("床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 4).encode())
@@ -407,7 +443,7 @@ def test_perplexity(tmp_path):
     assert told.splitlines()[-1] == last
     assert "--context: 3 is not in the range" in error_of("perplexity", str(path), "--context", "3")
     assert "a window 512" in error_of("perplexity", str(path), *NUMPY)
-    assert "gone.txt: No such file" in error_of("perplexity", "gone.txt", *NUMPY)
+    assert "gone.txt: no such file or directory" in error_of("perplexity", "gone.txt", *NUMPY)
     path.write_bytes(b"\xff\xfe")
     assert "poem.txt is not UTF-8" in error_of("perplexity", str(path), *NUMPY)
 

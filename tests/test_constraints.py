@@ -323,8 +323,8 @@ def test_a_model_that_wants_something_else_obeys() -> None:
 @pytest.mark.parametrize(
     ("chain", "message"),
     [
-        ("json_schema=none.json", "sampler json_schema: none.json: No such file"),
-        ("json_schema=.", r"sampler json_schema: \.: Is a directory"),
+        ("json_schema=none.json", "sampler json_schema: none.json: no such file"),
+        ("json_schema=.", r"sampler json_schema: \.: is a directory"),
         ("json_schema=latin.json", "sampler json_schema: 'latin.json': no UTF-8 text"),
         ("json_schema=broken.json", "sampler json_schema: broken.json: no JSON: .*line 3 column 1"),
         ("json_schema=nan.json", "sampler json_schema: nan.json: no JSON: NaN is no JSON number"),
@@ -342,7 +342,7 @@ def test_a_model_that_wants_something_else_obeys() -> None:
         ("regex='(?=a)b'", "sampler regex: the pattern: invalid regular expression: look-around"),
         (spec("regex", "(" * 5000 + ")" * 5000), "sampler regex: the pattern: invalid regular expression: exceed"),
         (spec("regex", "a" * 300_000), "sampler regex: the pattern: larger than 256 KiB"),
-        ("grammar=none.lark", "sampler grammar: none.lark: No such file"),
+        ("grammar=none.lark", "sampler grammar: none.lark: no such file"),
         ("grammar=wrong.lark", 'sampler grammar: wrong.lark: line 3, column 4: unknown name: "nothing"'),
         (spec("grammar", "start: x"), 'sampler grammar: the grammar: line 1, column 8: unknown name: "x"'),
         (spec("grammar", 'start: "a'), "sampler grammar: the grammar: line 1, column 10: lexer error"),
@@ -443,7 +443,7 @@ def test_hostile_grammars_end_in_time_and_end_no_process() -> None:
 def test_without_the_library_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringlet.plugins.samplers.grammar.find_spec", lambda name: None)
     for chain in ("regex=a", schema_spec(), "grammar=a.lark"):
-        with pytest.raises(RingletError, match=r'llguidance is not installed: pip install "ringlet\[grammar\]"$'):
+        with pytest.raises(RingletError, match="llguidance is not installed: pip install llguidance, or"):
             SamplerChain(chain)
 
 
@@ -489,7 +489,7 @@ def test_a_pipe_is_read_once_for_all_completions(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--json-schema", "none.json"], "sampler json_schema: none.json: No such file or directory"),
+        (["--json-schema", "none.json"], "sampler json_schema: none.json: no such file or directory"),
         (["--regex", "a", "--grammar", "two words.lark"], "--regex and --grammar: give one of them"),
         (["--regex", "("], "sampler regex: the pattern: invalid regular expression: unclosed group"),
         (["--regex", "a", "--sampler", "greedy", "--strategy", "beam_search"], "sampler greedy chooses the token"),

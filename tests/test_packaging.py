@@ -292,3 +292,17 @@ def test_tracked_files_name_no_machine_and_are_small(repository: Path, source_fi
         for pattern in (MACHINE_PATH, REGISTRY_HOST):
             wrong.extend(f"{path}: {match.group().decode()}" for match in pattern.finditer(data))
     assert wrong == []
+
+
+def test_what_messages_tell_to_install_is_what_the_extra_brings(project: dict, repository: Path) -> None:
+    """No message names the package as one of an index, where another's may stand under its name."""
+    told = set()
+    for folder in ("core", "plugins/samplers", "plugins/constraints", "tokenization"):
+        for path in (repository / folder).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            told |= set(re.findall(r"""how_to_install\(["'](\w+)["'], ["'](\w+)["']\)""", text))
+            assert not re.search(r"pip install [\"']?ringlet", text), path
+    assert told == {("huggingface_hub", "hub"), ("llguidance", "grammar")}
+    for package, extra in told:
+        (requirement,) = project["project"]["optional-dependencies"][extra]
+        assert re.match(r"[\w-]+", requirement)[0] == package

@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_text", fails)
     result = run("plugins", "new", "sampler", "mine", "--directory", str(tmp_path), monkeypatch=monkeypatch)
     assert result.exit_code == 2
-    assert "No space left on device" in result.stderr
+    assert "no space left on device" in result.stderr
     assert len(written) == 3
     assert list(tmp_path.iterdir()) == []
 

@@ -240,7 +240,7 @@ def test_a_foreign_file_is_no_session(data: bytes, tmp_path: Path) -> None:
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    assert told(random_pipeline(), tmp_path / "none").endswith("no such file")
+    assert told(random_pipeline(), tmp_path / "none").endswith("no such file or directory")
     assert told(random_pipeline(), tmp_path).endswith("not a regular file")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
@@ -408,7 +408,7 @@ def test_a_full_disk_leaves_the_old_file(saved: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RingletError, match=r"s: cannot be written: No space left on device$"):
+    with pytest.raises(RingletError, match=r"s: cannot be written: no space left on device$"):
         pipe.save_session(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == ["s"]
@@ -442,7 +442,7 @@ def save_in_a_process(path: Path, limit: str) -> subprocess.CompletedProcess:
 def test_a_limit_of_the_system_s_leaves_the_old_file(saved: Path) -> None:
     before = saved.read_bytes()
     done = save_in_a_process(saved, "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))")
-    assert done.stdout == f"{saved}: cannot be written: File too large\n", done.stderr
+    assert done.stdout == f"{saved}: cannot be written: file too large\n", done.stderr
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == ["s"]
 

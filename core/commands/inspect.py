@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from ringlet.core.commands.options import command, ignored_keys_option, json_option, ring_options, source_option
 from ringlet.core.terminal.command_group import CommandState
@@ -30,8 +31,9 @@ def inspect(
     ignore_config_keys: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show what MODEL is: sizes, weights, formats, and the memory its ring takes.  [default: the embedded model]"""
-    if argument is not None and model is not None:
+    """Show what MODEL is: sizes, weights, formats, and the memory its ring takes."""
+    is_given = click.get_current_context().get_parameter_source("model") is ParameterSource.COMMANDLINE
+    if argument is not None and model is not None and is_given:
         raise click.UsageError("MODEL is given twice: as an argument and as --model")
     from ringlet.core.measurement.inspection import inspect_model
     from ringlet.core.model import load_model

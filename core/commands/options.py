@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ringlet.core.pipeline import Pipeline
 
 Decorator = Callable[..., Any]
+MODEL_VARIABLE = "RINGLET_MODEL"
 
 
 def command(**settings: Any) -> Decorator:
@@ -43,7 +44,10 @@ source_option = option(
     MODEL,
     "--model",
     metavar="MODEL",
-    help="A GGUF file, a directory, or org/name[:file.gguf] from the Hub.  [default: the embedded model]",
+    envvar=MODEL_VARIABLE,
+    show_envvar=True,
+    show_default="the embedded model",
+    help="A GGUF file, a directory, or org/name[:file.gguf] from the Hub.",
 )
 json_option = option(OUTPUT, "--json", "as_json", is_flag=True, help="Print one JSON value.")
 parse_special_option = option(

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, cause_of
 
 
 class MappedFile(mmap):
@@ -75,10 +75,10 @@ def file_bytes(path: Path, map_file: bool = True) -> np.ndarray:
         if not map_file:
             file.close()
     except FileNotFoundError:
-        raise FormatError(f"{path}: no such file") from None
+        raise FormatError(f"{path}: no such file or directory") from None
     except OSError as error:
         hint = "; without memory-mapping it may still work" if map_file and path.is_file() else ""
-        raise FormatError(f"{path}: cannot be read: {error.strerror or error}{hint}") from None
+        raise FormatError(f"{path}: cannot be read: {cause_of(error)}{hint}") from None
     except MemoryError:
         raise FormatError(f"{path}: too large to read into memory; map it instead") from None
     return data

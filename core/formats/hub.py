@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, how_to_install
 from ringlet.core.formats.gguf import shard_names
 
 MODEL_FILES = [
@@ -40,7 +40,8 @@ def download(repository: str, file: str | None = None) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise RingletError(f'{repository}: models from the Hub need `pip install "ringlet[hub]"`') from None
+        way = how_to_install("huggingface_hub", "hub")
+        raise RingletError(f"{repository}: models from the Hub need huggingface_hub: {way}") from None
     if file is not None and (not file.endswith(".gguf") or ".." in file.split("/")):
         raise RingletError(f"{repository}:{file}: after the colon a GGUF file of the repository is named")
     wanted = MODEL_FILES if file is None else [glob.escape(name) for name in shard_names(file)]

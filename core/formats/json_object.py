@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ringlet.core.errors import FormatError
+from ringlet.core.errors import FormatError, cause_of
 from ringlet.core.formats.file_bytes import check_regular
 
 LARGEST_FILE = 1 << 24  # bytes
@@ -24,9 +24,9 @@ def read_json_object(file: Path, largest: int = LARGEST_FILE) -> dict[str, Any]:
             raise FormatError(f"{file}: more than {largest >> 20} MiB: it is not a configuration")
         data = file.read_bytes()
     except FileNotFoundError:
-        raise FormatError(f"{file}: no such file") from None
+        raise FormatError(f"{file}: no such file or directory") from None
     except OSError as error:
-        raise FormatError(f"{file}: cannot be read: {error.strerror or error}") from None
+        raise FormatError(f"{file}: cannot be read: {cause_of(error)}") from None
     return parse_json_object(data, str(file))
 
 

@@ -9,10 +9,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, cause_of
 from ringlet.core.formats import hub
 
 EMBEDDED = "poet"
+GGUF = b"GGUF"  # how such a file begins
 LOOKS_LIKE_A_PATH = re.compile(r"[./~\\]|[A-Za-z]:|[^:]*\.gguf$", re.DOTALL)
 HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<file>.+))?", re.ASCII)
 
@@ -58,7 +59,23 @@ def _local(path: Path, name: str) -> Source:
         return Source("directory", path, name)
     if path.suffix.lower() == ".safetensors":
         raise RingletError(f"{name}: name the directory that holds this file and its config.json")
+    if path.suffix.lower() != ".gguf" and _is_something_else(path):
+        raise RingletError(
+            f"{name}: not a model: that is a GGUF file, a directory with config.json, or a name on the Hub (org/name)"
+        )
     return Source("gguf", path, name)
+
+
+def _is_something_else(path: Path) -> bool:
+    """Whether it is a file that can be read, and does not begin as a GGUF file does."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            beginning = file.read(len(GGUF))
+    except OSError:
+        return False
+    return bool(beginning) and beginning != GGUF
 
 
 def _check_directory(path: Path, name: str) -> None:
@@ -67,7 +84,7 @@ def _check_directory(path: Path, name: str) -> None:
         for file in content[:1]:
             os.lstat(path / file)  # fails where the directory may be listed, but its files not opened
     except OSError as error:
-        raise RingletError(f"{name}: the directory cannot be read: {error.strerror}") from None
+        raise RingletError(f"{name}: the directory cannot be read: {cause_of(error)}") from None
     gguf_files = [file for file in content if file.lower().endswith(".gguf")]
     if gguf_files and not any(file.endswith(".safetensors") for file in content):
         raise RingletError(f"{name}: a directory of GGUF files; name one of them, such as {path / gguf_files[0]}")

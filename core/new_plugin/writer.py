@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from tempfile import mkdtemp
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, cause_of
 from ringlet.core.new_plugin import architecture_template, backend_template, package_template, sampler_template
 from ringlet.core.plugin_manager import PluginManager
 from ringlet.core.registration import claims_of
@@ -39,7 +39,7 @@ def write_package(kind: str, name: str, directory: Path, plugins: PluginManager)
                 (unfinished / path).parent.mkdir(exist_ok=True)
                 (unfinished / path).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise RingletError(f"{error.filename or folder}: {error.strerror}: choose another --directory") from None
+        raise RingletError(f"{error.filename or folder}: {cause_of(error)}: choose another --directory") from None
     return folder
 
 

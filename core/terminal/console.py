@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, cause_of
 from ringlet.core.terminal.interrupts import raise_lost_interrupt
 from ringlet.core.terminal.standard_error import passing_lines as passing_lines
 from ringlet.core.terminal.standard_error import warn as warn
@@ -53,7 +53,7 @@ def read_text_file(path: str, most_bytes: int = -1) -> str:
         with Path(path).open("rb") as file:
             data = file.read(most_bytes + 1 if most_bytes >= 0 else -1)
     except OSError as error:
-        raise RingletError(f"{path}: {error.strerror}") from None
+        raise RingletError(f"{path}: {cause_of(error)}") from None
     if 0 <= most_bytes < len(data):
         raise RingletError(f"{path}: larger than {most_bytes} bytes")
     return with_plain_line_ends(decode(data, path))

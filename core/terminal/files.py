@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, cause_of
 
 
 def check_writable(path: str) -> None:
@@ -30,14 +30,14 @@ def write_text_file(path: str, text: str) -> None:
     try:
         handle, temporary = mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise RingletError(f"{path}: {error.strerror}") from None
+        raise RingletError(f"{path}: {cause_of(error)}") from None
     try:
         with open(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
     except OSError as error:
-        raise RingletError(f"{path}: {error.strerror}") from None
+        raise RingletError(f"{path}: {cause_of(error)}") from None
     finally:
         with suppress(OSError):
             os.unlink(temporary)

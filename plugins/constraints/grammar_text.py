@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, cause_of
 
 MOST_BYTES = 1 << 18  # of a grammar: what is built of it may need a thousand times as much
 NO_FORCING = '\n%llguidance {"no_forcing": true}\n'
@@ -71,7 +71,7 @@ def _read(path: str) -> str:
     try:
         data = _beginning(Path(path).expanduser())
     except OSError as error:
-        raise RingletError(f"{path}: {error.strerror or error}") from None
+        raise RingletError(f"{path}: {cause_of(error)}") from None
     except ValueError:
         raise RingletError(f"{path!r}: no path of a file") from None
     _check_size(path, data)

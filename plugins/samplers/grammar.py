@@ -1,6 +1,6 @@
 """Constrained output: only tokens that lead to a text that obeys a JSON schema, a regular expression or a grammar.
 
-The work is llguidance's (https://github.com/guidance-ai/llguidance), which comes with `pip install "ringlet[grammar]"`.
+The work is llguidance's (https://github.com/guidance-ai/llguidance), which comes with the extra `grammar`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from ringlet.core.errors import RingletError
+from ringlet.core.errors import RingletError, how_to_install
 from ringlet.core.hookspecs import Register, hookimpl
 from ringlet.core.parameters import Parameter
 from ringlet.core.sampling import SamplerContext
@@ -28,7 +28,7 @@ class Constraint:
 
     def __init__(self, read: Callable[[], GrammarText]) -> None:
         if find_spec("llguidance") is None:
-            raise RingletError('llguidance is not installed: pip install "ringlet[grammar]"')
+            raise RingletError(f"llguidance is not installed: {how_to_install('llguidance', 'grammar')}")
         from ringlet.plugins.constraints.matcher import check_grammar
 
         self._grammar = read()
